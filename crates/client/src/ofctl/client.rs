@@ -604,10 +604,13 @@ impl Client {
     /// The ports as the switch describes them.
     pub fn ports(&mut self) -> Result<Vec<PortDesc>, Failure> {
         if self.version == Version::V10 {
-            return match self.request(&Message::FeaturesRequest)? {
-                Message::FeaturesReply(features) => Ok(features.ports),
-                _ => fail!("{}: reply of another kind", self.name),
-            };
+            match self.request(&Message::FeaturesRequest)? {
+                Message::FeaturesReply(features) if features.has_all_ports(self.version) => {
+                    return Ok(features.ports);
+                }
+                Message::FeaturesReply(_) => {}
+                _ => return fail!("{}: reply of another kind", self.name),
+            }
         }
         let parts = self.collect(StatsRequest::PortDesc(None))?;
         let all = parts.into_iter().flat_map(|part| match part {

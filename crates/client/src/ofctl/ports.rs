@@ -11,11 +11,15 @@ use std::process::ExitCode;
 /// Prints the reply to a request.
 pub(super) fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Result<(), Failure> {
     let (xid, reply) = client.transact(request)?;
+    print_received(options, client, xid, &reply)
+}
+
+fn print_received(options: &Options, client: &mut Client, xid: u32, reply: &Message) -> Result<(), Failure> {
     if let Message::Error(_) = reply {
-        return Err(client.refused(xid, &reply));
+        return Err(client.refused(xid, reply));
     }
     let style = client.style(PortNames::none(), options.more());
-    print!("{}", options.painted(&client.received_text(xid, &reply, style)));
+    print!("{}", options.painted(&client.received_text(xid, reply, style)));
     Ok(())
 }
 
@@ -41,8 +45,16 @@ fn shown_names(options: &Options) -> Result<PortNames, Failure> {
 
 pub fn show(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect()?;
-    print_reply(options, &mut client, &Message::FeaturesRequest)?;
-    if client.version() >= Version::V13 {
+    let (xid, mut reply) = client.transact(&Message::FeaturesRequest)?;
+    let mut has_all_ports = true;
+    if let Message::FeaturesReply(features) = &mut reply
+        && !features.has_all_ports(client.version())
+    {
+        has_all_ports = false;
+        features.ports.clear();
+    }
+    print_received(options, &mut client, xid, &reply)?;
+    if !has_all_ports {
         print_statistics(options, &mut client, StatsRequest::PortDesc(None))?;
     }
     client.skip_xid();

@@ -160,7 +160,10 @@ pub(super) fn read_features(version: Version, r: &mut Reader) -> Result<SwitchFe
     })
 }
 
+/// Ports that do not fit are left out, as in Open vSwitch. Its client asks for port descriptions if there is
+/// no room for another port.
 pub(super) fn write_features(version: Version, out: &mut Vec<u8>, m: &SwitchFeatures) {
+    let start = out.len();
     let v10 = version == Version::V10;
     out.u64(m.datapath_id);
     out.u32(m.n_buffers);
@@ -186,7 +189,14 @@ pub(super) fn write_features(version: Version, out: &mut Vec<u8>, m: &SwitchFeat
     out.u32(bits);
     out.u32(if v10 { m.actions } else { 0 });
     if version <= Version::V12 {
-        m.ports.iter().for_each(|port| write_port_desc(version, out, port));
+        for port in &m.ports {
+            let end = out.len();
+            write_port_desc(version, out, port);
+            if out.len() - start > usize::from(u16::MAX) - HEADER_LEN {
+                out.truncate(end);
+                break;
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The switch as a whole: features, configuration, roles, asynchronous messages.
 
 use super::PortDesc;
+use crate::version::Version;
 
 bitflags::bitflags! {
     /// OFPC_*: what the switch can do, with the numbers of OpenFlow 1.3 and, above them, 1.0's own.
@@ -48,6 +49,17 @@ pub struct SwitchFeatures {
     pub actions: u32,
     /// Ports, on the wire in 1.0 to 1.2 only: later versions ask for port descriptions.
     pub ports: Vec<PortDesc>,
+}
+
+impl SwitchFeatures {
+    /// Whether a reply of this version contains all ports, as far as one can tell: it has room for another.
+    /// If not, port descriptions must be asked for.
+    pub fn has_all_ports(&self, version: Version) -> bool {
+        /// A reply without ports.
+        const BYTES: usize = 32;
+        let port_bytes = if version == Version::V10 { 48 } else { 64 };
+        version <= Version::V12 && BYTES + (self.ports.len() + 1) * port_bytes <= usize::from(u16::MAX)
+    }
 }
 
 /// What happens to IP fragments (OFPC_FRAG_*), with the numbers of the wire.

@@ -426,3 +426,27 @@ fn counters_of_ports_come_back_by_size_and_by_name_however_many_they_are() {
         assert_eq!(many.custom_left_out(Version::V13), 0);
     }
 }
+
+#[test]
+fn ports_that_do_not_fit_into_the_features_are_left_out_and_that_shows() {
+    for (version, fits) in [(Version::V10, 1_364), (Version::V11, 1_023), (Version::V12, 1_023)] {
+        for count in [fits - 1, fits, fits + 1, 5_000] {
+            let ports: Vec<PortDesc> = (1..=count).map(|n| PortDesc { port: OfPort(n), ..port() }).collect();
+            let features = SwitchFeatures {
+                datapath_id: 1,
+                n_buffers: 0,
+                n_tables: 254,
+                auxiliary_id: 0,
+                capabilities: Capabilities::FLOW_STATS,
+                actions: 0,
+                ports: ports.clone(),
+            };
+            let codec = Codec::new(version);
+            let bytes = codec.encode(1, &Message::FeaturesReply(features)).unwrap();
+            let Ok((_, Message::FeaturesReply(read))) = codec.decode(&bytes) else { panic!() };
+            assert!(ports.starts_with(&read.ports), "{version} {count}");
+            assert_eq!(read.ports.len(), count.min(fits) as usize);
+            assert_eq!(read.has_all_ports(version), count < fits);
+        }
+    }
+}
