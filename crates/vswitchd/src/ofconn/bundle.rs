@@ -192,7 +192,7 @@ impl Vswitch {
                 Kind::Flow => {}
                 Kind::Group(gm) => {
                     let existed = !commit.existing.insert(gm.group.group_id);
-                    self.forward_group_mod(bridge, change.xid, (**gm).clone(), existed);
+                    self.forward_group_mod(bridge, change.xid, gm, existed);
                 }
                 // Others have seen to it that it can be made; what the device says is no error of the
                 // bundle's.

@@ -253,7 +253,7 @@ impl Vswitch {
                 }
             }
             LongKind::GroupMod { change: gm, existed } => {
-                self.forward_group_mod(bridge, change.xid, (**gm).clone(), *existed);
+                self.forward_group_mod(bridge, change.xid, gm, *existed);
             }
             LongKind::MeterDelete(mm) => self.forward_meter_mod(bridge, change.xid, (**mm).clone()),
             // Watchers are notified before the connection that made the change is answered.

@@ -31,7 +31,7 @@ impl Vswitch {
         self.plane.control.group_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.report_rules(Some((conn, request.xid)));
-        self.forward_group_mod(bridge, request.xid, change, existed);
+        self.forward_group_mod(bridge, request.xid, &change, existed);
         Ok(())
     }
 
@@ -41,29 +41,29 @@ impl Vswitch {
         &mut self,
         bridge: BridgeIdx,
         xid: u32,
-        mut change: GroupMod,
+        change: &GroupMod,
         existed: bool,
     ) {
-        if change.command == GroupCommand::AddOrModify {
-            change.command = if existed { GroupCommand::Modify } else { GroupCommand::Add };
-        }
-        // For versions without commands on buckets.
-        let now = self.plane.control.group(bridge, change.group.group_id).map(|group| group.desc.clone());
-        if let Some(desc) =
-            now.as_ref().filter(|_| tracing::event_enabled!(target: "ofproto_dpif", Level::DEBUG))
-        {
+        let now = self.plane.control.group(bridge, change.group.group_id).map(|group| &group.desc);
+        if let Some(desc) = now.filter(|_| tracing::event_enabled!(target: "ofproto_dpif", Level::DEBUG)) {
             selection_log(desc).iter().for_each(|line| tracing::debug!(target: "ofproto_dpif", "{line}"));
         }
         let Some(record) = self.bridges.get_mut(&bridge) else { return };
-        for conn in record.conns.values_mut() {
-            let mut change = change.clone();
+        // A group may have thousands of buckets, and most connections want to hear of none.
+        for conn in record.conns.values_mut().filter(|conn| conn.wants_group_mods()) {
             let on_buckets =
                 matches!(change.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
-            if on_buckets && !matches!(conn.version(), Version::V10 | Version::V15) {
-                let Some(group) = now.clone() else { continue };
-                change = GroupMod { command: GroupCommand::Modify, group, ..change };
+            let mut forwarded = if on_buckets && !matches!(conn.version(), Version::V10 | Version::V15) {
+                // For versions without commands on buckets.
+                let Some(group) = now.cloned() else { continue };
+                GroupMod { command: GroupCommand::Modify, group, ..change.clone() }
+            } else {
+                change.clone()
+            };
+            if change.command == GroupCommand::AddOrModify {
+                forwarded.command = if existed { GroupCommand::Modify } else { GroupCommand::Add };
             }
-            conn.tell(&Asynchronous::GroupMod(xid, Box::new(Message::GroupMod(Box::new(change)))));
+            conn.tell(&Asynchronous::GroupMod(xid, Box::new(Message::GroupMod(Box::new(forwarded)))));
         }
     }
 }

@@ -26,6 +26,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use transport::clock;
 
+/// The bit of OFPRFR_GROUP_MOD.
+const FORWARDS_GROUP_MODS: u32 = 1;
+
 /// Something that happened.
 pub(crate) enum Asynchronous {
     /// A packet for controllers.
@@ -111,8 +114,7 @@ impl Asynchronous {
             Asynchronous::Port(p) | Asynchronous::PortLive(p) => 1 << p.reason as u32,
             Asynchronous::PortSet(_) => 1 << PortReason::Modify as u32,
             Asynchronous::Removed(_, r) => 1 << r.reason as u32,
-            // OFPRFR_GROUP_MOD.
-            Asynchronous::GroupMod(..) => 1,
+            Asynchronous::GroupMod(..) => FORWARDS_GROUP_MODS,
             // OFPRFR_METER_MOD.
             Asynchronous::MeterMod(..) => 2,
             Asynchronous::Table(status) => 1 << status.reason,
@@ -152,6 +154,12 @@ impl OfConn {
             _ => true,
         };
         is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0
+    }
+
+    /// Whether it wants to hear of changes of groups that others make.
+    pub fn wants_group_mods(&self) -> bool {
+        let wanted = self.async_config_in_force().request_forward;
+        wanted[usize::from(self.role == Role::Secondary)] & FORWARDS_GROUP_MODS != 0
     }
 
     /// What it gets at the moment.
