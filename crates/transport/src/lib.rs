@@ -13,6 +13,7 @@ mod datapath_id;
 mod idle;
 mod keep;
 mod options;
+mod outbox;
 mod runtime;
 mod stream;
 
@@ -23,5 +24,6 @@ pub use datapath_id::parse_datapath_id;
 pub use idle::{Idle, Idlers, Waits};
 pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};
 pub use options::{CLIENT_TLS, MORE_TLS, take_tls};
+pub use outbox::Outbox;
 pub use runtime::runtime;
 pub use stream::*;

@@ -29,12 +29,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use transport::clock;
 use transport::jsonrpc::{Framer, Limits};
 use transport::reconnect::{Action, Options, Reconnect, SILENT};
-use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_connected, reason};
+use transport::{ActiveTarget, CLOSED, Keep, Outbox, Stream, StreamError, Tls, keep_connected, reason};
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
@@ -173,12 +173,12 @@ impl Connection {
         let (mut reader, mut writer): (ReadHalf<Stream>, WriteHalf<Stream>) = tokio::io::split(stream);
         let mut framer = Framer::new(Limits::default());
         let mut input = vec![0; 64 * 1024];
-        let (mut output, mut sent) = (Vec::new(), 0);
+        let mut outbox = Outbox::default();
         self.follower.replica.connected();
         loop {
             let more = self.follower.pass();
             while let Some(message) = self.follower.replica.poll_transmit() {
-                message.write(&mut output);
+                message.write(outbox.bytes());
             }
             let due = [self.follower.due(), self.reconnect.deadline()].into_iter().flatten().min();
             let due = if more {
@@ -198,14 +198,8 @@ impl Connection {
                     }
                     Err(e) => return reason(&e),
                 },
-                written = writer.write(&output[sent..]), if sent < output.len() => match written {
-                    Ok(n) => {
-                        sent += n;
-                        if sent == output.len() {
-                            output.clear();
-                            sent = 0;
-                        }
-                    }
+                sent = outbox.send(&mut writer), if outbox.has_more() => match sent {
+                    Ok(()) => {}
                     Err(e) => return reason(&e),
                 },
                 () = self.port_may_come.notified() => self.follower.port_may_come = true,
@@ -217,7 +211,7 @@ impl Connection {
                 Some(Action::Disconnect) => return SILENT.into(),
                 Some(Action::Probe) => {
                     let empty: [u8; 0] = [];
-                    Message::request("echo", &empty, "echo").write(&mut output);
+                    Message::request("echo", &empty, "echo").write(outbox.bytes());
                 }
                 _ => {}
             }
