@@ -16,6 +16,7 @@ mod config_file;
 mod connection;
 mod control;
 mod databases;
+mod incomplete;
 mod memory;
 mod options;
 mod remote_options;

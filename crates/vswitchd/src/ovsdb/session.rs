@@ -5,6 +5,7 @@
 //! empty between messages, so 10,000 idle clients cost little.
 
 use super::connection::Connection;
+use super::incomplete::SMALL_BYTES;
 use super::state::{State, now};
 use ovsdb::jsonrpc::{BadMessage, Message};
 use ovsdb::server::SessionId;
@@ -86,17 +87,17 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         id,
         stream,
         framer: Framer::new(Limits::default()),
-        partial: 0,
         half_handled: false,
         is_behind: false,
         needs_flush: false,
         idlers: connection.idlers.clone(),
         idles: None,
         dismissed: Rc::default(),
+        overdrawn: Rc::default(),
         sent_bytes: 0,
         closing: None,
     };
-    let dismissed = session.dismissed.clone();
+    let (dismissed, overdrawn) = (session.dismissed.clone(), session.overdrawn.clone());
     let end = loop {
         let deadline = reconnect.borrow().deadline();
         let probe = async {
@@ -107,6 +108,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         };
         tokio::select! {
             biased;
+            () = overdrawn.notified() => break End::OverBudget,
             end = poll_fn(|cx| session.poll(cx, reconnect)) => break end,
             () = probe => {
                 let action = reconnect.borrow_mut().run(Instant::now());
@@ -173,8 +175,6 @@ struct Session {
     id: SessionId,
     stream: Stream,
     framer: Framer,
-    /// Bytes that this one has in the count of all incomplete requests.
-    partial: usize,
     /// The framer may have whole messages, which are not handled yet.
     half_handled: bool,
     /// It had not taken all of its output when something was last sent.
@@ -187,6 +187,8 @@ struct Session {
     idles: Option<(Idle, Waits)>,
     /// It must give way.
     dismissed: Rc<Notify>,
+    /// It keeps most of all incomplete requests, which are too much.
+    overdrawn: Rc<Notify>,
     /// Bytes that the stream has taken.
     sent_bytes: u64,
     /// It must end once all is sent, or at a deadline.
@@ -197,9 +199,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.state.server.borrow_mut().disconnect(self.id);
         self.state.forget(self.id);
-        let partial = self.state.partial_bytes.get() - self.partial;
-        self.state.partial_bytes.set(partial);
-        self.state.server.borrow().set_unread_bytes(partial);
         // Locks went to others.
         self.state.has_work();
     }
@@ -360,18 +359,16 @@ impl Session {
         }
         drop(server);
         self.state.has_work();
-        self.account()
+        self.account();
+        Ok(())
     }
 
-    /// Counts what is kept of an incomplete request.
-    fn account(&mut self) -> Result<(), End> {
+    /// Counts what is kept of an incomplete request: all that the buffer takes if that is more than every
+    /// connection may keep for its next one.
+    fn account(&mut self) {
         self.framer.compact();
-        let buffered = self.framer.buffered();
-        let others = self.state.partial_bytes.get() - self.partial;
-        self.partial = buffered;
-        self.state.partial_bytes.set(others + buffered);
-        self.state.server.borrow().set_unread_bytes(others + buffered);
-        // Small ones are let be: 10,000 clients send half a request each at times.
-        if buffered > READ_BYTES && !self.state.may_buffer(0) { Err(End::OverBudget) } else { Ok(()) }
+        let capacity = self.framer.capacity();
+        let bytes = if capacity > SMALL_BYTES { capacity } else { self.framer.buffered() };
+        self.state.keeps_incomplete(self.id, bytes, &self.overdrawn);
     }
 }

@@ -1,5 +1,6 @@
 //! State shared by the tasks of a server: the server itself, sleeping tasks, and work to do.
 
+use super::incomplete::Incomplete;
 use host::database_file::now_ms;
 use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
@@ -28,8 +29,7 @@ pub(super) struct State {
     /// The reported status of connections may have changed.
     pub(super) status_is_old: Cell<bool>,
     wakers: RefCell<BySession<Waker>>,
-    /// Bytes of incomplete requests.
-    pub(super) partial_bytes: Cell<usize>,
+    incomplete: RefCell<Incomplete>,
     budget_checked: Cell<Option<Instant>>,
     pub(super) counters: Cell<Counters>,
     /// Notified when the server should end.
@@ -67,7 +67,7 @@ impl State {
             work: Notify::new(),
             status_is_old: Cell::new(false),
             wakers: RefCell::default(),
-            partial_bytes: Cell::new(0),
+            incomplete: RefCell::default(),
             budget_checked: Cell::new(None),
             counters: Cell::default(),
             exit: Rc::default(),
@@ -119,8 +119,12 @@ impl State {
         }
     }
 
+    /// A connection is gone.
     pub(super) fn forget(&self, id: SessionId) {
         self.wakers.borrow_mut().remove(&id);
+        let mut incomplete = self.incomplete.borrow_mut();
+        incomplete.remove(id);
+        self.server.borrow().set_unread_bytes(incomplete.bytes());
     }
 
     /// Wakes connections that others have given something to send.
@@ -141,10 +145,13 @@ impl State {
         self.count(|c| c.over_budget += ended as u64);
     }
 
-    /// Whether a connection may keep `more` bytes of an incomplete request.
-    pub(super) fn may_buffer(&self, more: usize) -> bool {
-        let server = self.server.borrow();
-        self.partial_bytes.get() + more + server.kept_bytes() <= server.limits().total_bytes
+    /// A connection keeps so many bytes of an incomplete request. Where that is too much with all others,
+    /// the connections that keep most are told to end.
+    pub(super) fn keeps_incomplete(&self, id: SessionId, bytes: usize, must_go: &Rc<Notify>) {
+        let (server, mut incomplete) = (self.server.borrow(), self.incomplete.borrow_mut());
+        incomplete.set(id, bytes, must_go);
+        incomplete.keep_to(server.limits().total_bytes.saturating_sub(server.kept_bytes()));
+        server.set_unread_bytes(incomplete.bytes());
     }
 
     /// Passes disk work to other threads.
