@@ -1,6 +1,8 @@
 //! Targets for `ports`: files that a user replays.
 
-use packet::{Pool, PoolConfig};
+use ::datapath::edit::{apply, layers_of};
+use ::datapath::{DpAction, packet_type};
+use packet::{Packet, Pool, PoolConfig};
 use ports::pcap::file::{Writer, parse};
 use ports::{offload, virtio_net};
 use std::sync::OnceLock;
@@ -23,8 +25,9 @@ pub fn ports_pcap(input: &[u8]) {
     }
 }
 
-/// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again,
-/// finished and cut up, and every chunk comes back.
+/// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again, tagged
+/// and labelled, finished and cut up into no more chunks than expected, and every chunk comes back. The bytes
+/// of the header that a guest leaves to the device say what is pushed.
 pub fn ports_virtio_net(input: &[u8]) {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
     let config = PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false };
@@ -32,19 +35,24 @@ pub fn ports_virtio_net(input: &[u8]) {
     let Some((header, frame)) = input.split_first_chunk::<{ virtio_net::HEADER_LEN }>() else { return };
     let mut cache = pool.cache();
     let mut packet = cache.alloc_frame(&frame[..frame.len().min(65_000)]).expect("chunks came back");
-    let noted = |p: &packet::Packet| (p.flags, p.gso_size, p.csum_start, p.csum_offset);
+    let noted = |p: &Packet| (p.flags, p.gso_size, p.csum_start, p.csum_offset);
     if virtio_net::apply(header, &mut packet).is_ok() {
         let mut again = cache.alloc_frame(&frame[..frame.len().min(65_000)]).expect("room for two");
         virtio_net::apply(&virtio_net::header_of(&packet), &mut again).expect("ours is accepted");
         assert_eq!(noted(&again), noted(&packet));
         cache.free(again);
     }
+    push(&mut packet, header[10] % 8, header[11]);
     let mut frames = Vec::new();
+    let chunks_max = offload::chunks_after_segmentation(&packet);
     if !offload::is_segmentation_pending(&packet) {
         frames.push(packet);
     } else if let Err(whole) = offload::segment(packet, &mut cache, &mut frames) {
         assert!(frames.is_empty());
         frames.push(whole);
+    } else {
+        let chunks: usize = frames.iter().map(|frame| frame.segments().count()).sum();
+        assert!(chunks <= chunks_max, "{chunks} chunks of {chunks_max}");
     }
     for mut frame in frames {
         offload::complete_checksum(&mut frame);
@@ -52,6 +60,23 @@ pub fn ports_virtio_net(input: &[u8]) {
     }
     drop(cache);
     assert_eq!(pool.stats().free, 256, "chunks are missing");
+}
+
+/// Pushes `count` tags and labels, one for each bit of `which`, as a pipeline does.
+fn push(packet: &mut Packet, count: u8, which: u8) {
+    const TAGS_MAX: u8 = 2;
+    let mut layers = layers_of(packet, packet_type::ETHERNET);
+    for n in 0..count {
+        layers.know(packet.data(), packet.len(), TAGS_MAX);
+        let action = if which >> n & 1 == 0 {
+            DpAction::PushVlan { tpid: 0x8100, tci: 100 }
+        } else {
+            // The innermost one says that it is the last.
+            DpAction::PushMpls { eth_type: 0x8847, lse: 1 << 12 | u32::from(n == 0) << 8 | 64 }
+        };
+        // What does not fit is refused.
+        let _ = apply(packet, &mut layers, &action);
+    }
 }
 
 /// A guest's memory with its rings in it: it may hold anything, and every chunk comes back.

@@ -42,6 +42,10 @@ const ETH_NSH: u16 = 0x894f;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+/// The longest headers that are copied before each segment of a packet. They fit into a chunk with room for
+/// payload, and [`chunks_after_segmentation`] counts on no longer ones. A guest may well make longer ones, of
+/// IPv6 options; TCP and UDP senders do not.
+const HEADERS_MAX: usize = 512;
 
 /// The layers of a complete TCP, UDP or SCTP packet that starts at `start`. `None` for everything else,
 /// including fragments and truncated packets.
@@ -252,7 +256,7 @@ fn sum_from(packet: &Packet, start: usize) -> u16 {
 pub fn chunks_after_segmentation(packet: &Packet) -> usize {
     let size = usize::from(packet.gso_size).max(1);
     let count = packet.len().div_ceil(size);
-    let headers = packet.len().min(512);
+    let headers = packet.len().min(HEADERS_MAX);
     count * (size + headers).div_ceil(packet.pool().config().chunk_bytes - HEADROOM_BYTES)
 }
 
@@ -262,7 +266,7 @@ pub fn chunks_after_segmentation(packet: &Packet) -> usize {
 ///
 /// Errors: returns the packet itself if it is no TCP or UDP packet over IPv4 or IPv6 (possibly behind labels
 /// and NSH headers), as its flag and its unfinished checksum claim, if its headers are not in its first
-/// segment, or if the pool is exhausted; `out` is then unchanged.
+/// segment or longer than 512 bytes, or if the pool is exhausted; `out` is then unchanged.
 pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Result<(), Packet> {
     if !segment_copied(&packet, cache, out) {
         return Err(packet);
@@ -291,7 +295,7 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
     // For a segment within a tunnel, only the sender knows what the outer headers must become.
     let layers = layers.filter(|layers| packet.flags.has(flag) && packet.csum_start == layers.l4)?;
     let payload_at = usize::from(layers.payload);
-    let headers = packet.data().get(..payload_at)?;
+    let headers = packet.data().get(..payload_at).filter(|headers| headers.len() <= HEADERS_MAX)?;
     let size = usize::from(packet.gso_size);
     // Bytes behind the network packet are padding of the link and belong to no segment.
     let payload_len = layers.end(packet.data()) - payload_at;
@@ -416,8 +420,8 @@ fn gather(packet: &Packet, skip: usize) -> Gather<'_, impl Iterator<Item = &[u8]
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
-    /// A fresh packet of `headers` and the next `len` bytes (fewer at the end), in as many chunks as it
-    /// takes. `None` when the pool is exhausted.
+    /// A fresh packet of `headers` (at most [`HEADERS_MAX`] bytes) and the next `len` bytes (fewer at the
+    /// end), in as many chunks as it takes. `None` when the pool is exhausted.
     fn take(&mut self, cache: &mut PoolCache, headers: &[u8], len: usize) -> Option<Packet> {
         let room = cache.pool().config().chunk_bytes - HEADROOM_BYTES;
         let mut left = len;

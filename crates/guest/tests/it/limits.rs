@@ -197,3 +197,39 @@ fn segments_that_cannot_be_cut_up_are_counted_and_cost_their_receiver_nothing() 
     assert_eq!(frames, (65_535usize - HEADERS).div_ceil(1448));
     assert_eq!(pool.stats().free, CHUNKS);
 }
+
+#[test]
+fn segments_of_headers_that_fill_a_chunk_are_counted_after_a_tag_was_pushed() {
+    const TAG: [u8; 4] = [0x81, 0, 0, 100];
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let [mut attacker, mut victim] = ["attacker", "victim"].map(|name| End::new(dir.path(), name));
+    // IPv6 with 1,712 bytes of destination options: the payload begins 2 bytes before the chunk ends.
+    let (options_len, l4) = (1712, 1766);
+    let mut frame = vec![0; 3800];
+    frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+    let payload_len = (frame.len() - 54) as u16;
+    frame[18..20].copy_from_slice(&payload_len.to_be_bytes());
+    (frame[20], frame[21]) = (60, 64);
+    (frame[54], frame[55]) = (6, (options_len / 8 - 1) as u8);
+    frame[l4 + 12] = 0x60;
+    let mut header = [0; 12];
+    (header[0], header[1], header[8]) = (1, 4, 16);
+    header[4..6].copy_from_slice(&1000u16.to_ne_bytes());
+    header[6..8].copy_from_slice(&(l4 as u16).to_ne_bytes());
+    assert!(attacker.pair.send_with_header(&header, &frame));
+    let mut batch = Batch::new();
+    attacker.rx.rx_burst(&mut cache, &mut batch);
+    assert_eq!((batch.len(), attacker.port.stats().rx_errors), (1, 0));
+    // As the actions of a flow do, and a port with a tag.
+    batch[0].push_front(TAG.len()).unwrap();
+    batch[0].data_mut().copy_within(4..16, 0);
+    batch[0].data_mut()[12..16].copy_from_slice(&TAG);
+    batch[0].csum_start += TAG.len() as u16;
+    victim.tx[0].tx_burst(&mut cache, &mut batch);
+    let stats = victim.port.stats();
+    assert_eq!((batch.len(), stats.tx_dropped, stats.tx_quota_drops, stats.tx_packets), (0, 1, 0, 0));
+    assert_eq!(pool.stats().free, CHUNKS);
+}

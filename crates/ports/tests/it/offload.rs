@@ -388,6 +388,55 @@ fn segmentation_without_buffers_gives_the_packet_back_whole() {
     assert_eq!(pool.stats().free, 32);
 }
 
+/// A TCP segment over IPv6 behind `options_len` bytes of destination options and `tags` tags that were pushed
+/// in front of a full chunk, and where its payload begins.
+fn behind_options(cache: &mut PoolCache, options_len: usize, tags: usize) -> (Packet, usize) {
+    const DESTINATION_OPTIONS: u8 = 60;
+    const TCP: u8 = 6;
+    let shape = Shape { v6: true, tcp: true, tags: 0, options: false, payload: vec![7; 2500] };
+    let mut bytes = shape.unfinished();
+    let payload_len = (bytes.len() - shape.l4() + options_len) as u16;
+    bytes[18..20].copy_from_slice(&payload_len.to_be_bytes());
+    bytes[20] = DESTINATION_OPTIONS;
+    let mut options = vec![0; options_len];
+    (options[0], options[1]) = (TCP, (options_len / 8 - 1) as u8);
+    bytes.splice(shape.l4()..shape.l4(), options);
+    let mut packet = packet_of(cache, &bytes, 1792);
+    packet.push_front(4 * tags).unwrap();
+    let front = packet.data_mut();
+    front.copy_within(4 * tags..4 * tags + 12, 0);
+    for tag in 0..tags {
+        front[12 + 4 * tag..][..4].copy_from_slice(&[0x81, 0, 0, 100]);
+    }
+    packet.gso_size = 1000;
+    packet.flags.set(PacketFlags::GSO_TCP);
+    packet.flags.set(PacketFlags::CSUM_PARTIAL);
+    packet.csum_start = (shape.l4() + options_len + 4 * tags) as u16;
+    packet.csum_offset = 16;
+    (packet, shape.payload_at() + options_len + 4 * tags)
+}
+
+#[test]
+fn headers_too_long_to_be_copied_before_each_segment_give_the_packet_back_whole() {
+    with_cache(|cache| {
+        for options_len in [8, 432, 440, 1000, 1712] {
+            for tags in 0..=3 {
+                let (packet, headers_len) = behind_options(cache, options_len, tags);
+                let bound = ports::offload::chunks_after_segmentation(&packet);
+                let (before, mut out) = (bytes_of(&packet), Vec::new());
+                let result = segment(packet, cache, &mut out);
+                assert_eq!(result.is_ok(), headers_len <= 512, "{headers_len} bytes of headers");
+                assert!(out.iter().map(|p| p.segments().count()).sum::<usize>() <= bound);
+                out.into_iter().for_each(|part| cache.free(part));
+                if let Err(packet) = result {
+                    assert_eq!(bytes_of(&packet), before);
+                    cache.free(packet);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn inside_a_tunnel_the_inner_checksum_is_the_one_to_finish() {
     with_cache(|cache| {
