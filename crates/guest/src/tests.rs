@@ -6,5 +6,6 @@ mod lending;
 mod lending_attacks;
 mod logging;
 mod long_chains;
+mod overlong;
 mod turmoil;
 mod vanishing;

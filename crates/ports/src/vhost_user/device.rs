@@ -25,6 +25,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Why the connection to a guest is given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -325,8 +326,10 @@ impl Device {
         }
     }
 
+    /// Stops when the port is removed, which waits for this thread.
     fn rebuild_all(&mut self) -> Result<(), DeviceError> {
-        (0..RINGS_MAX).try_for_each(|index| self.rebuild(index))
+        let is_closing = |device: &Device| device.shared.is_closing.load(Ordering::Acquire);
+        (0..RINGS_MAX).try_for_each(|index| if is_closing(self) { Ok(()) } else { self.rebuild(index) })
     }
 
     /// Gives a ring to the workers if all is known about it.

@@ -34,6 +34,10 @@ use transmit::Transmit;
 
 /// The longest ring that virtio knows.
 pub(super) const SIZE_MAX: u32 = 32_768;
+/// Segments of buffers that are discarded at once, after which the rest waits on: enough for the longest ring
+/// with buffers of two segments, as drivers have them. Many heads of a ring may begin the same long chain.
+const DISCARDED_SEGMENTS_MAX: usize = 2 * SIZE_MAX as usize;
+
 enum AnyLayout {
     Split(Split),
     Packed(Packed),
@@ -150,10 +154,10 @@ impl Ring {
         self.check_memory()
     }
 
-    /// Returns what waits, at most as many buffers as fit into the ring, unread. Their number.
+    /// Returns what waits, unread, up to [`DISCARDED_SEGMENTS_MAX`]. The number of buffers.
     pub(super) fn discard(&mut self) -> Result<u64, Fault> {
-        let mut count = 0;
-        while count < self.segments.chain_max {
+        let (mut count, mut segments_read) = (0, 0);
+        while segments_read < DISCARDED_SEGMENTS_MAX {
             let Ring { layout, parts, segments, taken, .. } = self;
             match layout {
                 AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken)?,
@@ -162,10 +166,11 @@ impl Ring {
             if self.taken.is_empty() {
                 break;
             }
-            count += self.taken.len();
+            count += self.taken.len() as u64;
+            segments_read += self.segments.list.len();
             self.give_back()?;
         }
-        Ok(count as u64)
+        Ok(count)
     }
 
     /// Writes packets from the front of `batch`, some of which have lent tails, as far as the guest has
