@@ -125,7 +125,7 @@ impl Gather<'_> {
     #[inline(always)]
     fn push(&mut self, segment: Segment) -> Result<(), Fault> {
         if self.segments.len() == self.segments_max {
-            return Err(Fault("a chain of more descriptors than the ring has"));
+            return Err(Fault("a chain of too many descriptors"));
         }
         self.segments.push(segment);
         Ok(())

@@ -3,7 +3,8 @@
 //!
 //! What a guest writes into its rings is read once, checked, and then used from private copies: an index
 //! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (the
-//! sign of a loop), or a buffer outside the guest's memory is a [`Fault`], which affects only that port.
+//! sign of a loop) or than any driver's, or a buffer outside the guest's memory is a [`Fault`], which affects
+//! only that port.
 //!
 //! A burst is moved in three steps, so that the cache misses of a whole burst on guest memory overlap: take
 //! the chains and prefetch their buffers; copy; return the chains and publish them all at once. Buffers are
@@ -34,6 +35,8 @@ use transmit::Transmit;
 
 /// The longest ring that virtio knows.
 pub(super) const SIZE_MAX: u32 = 32_768;
+/// Descriptors of the longest chain, as for QEMU and vhost.
+const CHAIN_MAX: usize = 1024;
 /// Segments of buffers that are discarded at once, after which the rest waits on: enough for the longest ring
 /// with buffers of two segments, as drivers have them. Many heads of a ring may begin the same long chain.
 const DISCARDED_SEGMENTS_MAX: usize = 2 * SIZE_MAX as usize;
@@ -68,9 +71,10 @@ impl Ring {
     }
 
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
-        // A buffer may span two regions, so each descriptor of a chain may add one segment; a chain has no
-        // more descriptors than the ring.
-        let chain_max = size * 2 + 64;
+        // A buffer may span two regions, so each descriptor of a chain may add one segment. A chain has no
+        // more descriptors than the ring. More than `CHAIN_MAX` would cost workers time and a guest nothing:
+        // a receive buffer that holds no packet stays on offer, and its chain is read for each.
+        let chain_max = size.min(CHAIN_MAX) * 2 + 64;
         let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
         Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
     }
