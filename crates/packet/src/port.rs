@@ -53,6 +53,10 @@ pub trait TxQueue: Send {
         false
     }
 
+    /// No worker has the queue for the time being: drops and counts what waits in it for its receiver. It can
+    /// be used again.
+    fn set_aside(&mut self, _cache: &mut PoolCache) {}
+
     /// The worker gives the queue up: waits briefly for what is in flight and takes back every buffer.
     fn close(&mut self, _cache: &mut PoolCache) {}
 }

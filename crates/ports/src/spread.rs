@@ -90,6 +90,10 @@ impl<Q: TxQueue, L: Fn() -> usize + Send> TxQueue for Spread<Q, L> {
         self.used != 0
     }
 
+    fn set_aside(&mut self, cache: &mut PoolCache) {
+        self.queues.iter_mut().for_each(|queue| queue.set_aside(cache));
+    }
+
     fn close(&mut self, cache: &mut PoolCache) {
         self.queues.iter_mut().for_each(|queue| queue.close(cache));
     }

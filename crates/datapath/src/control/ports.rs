@@ -49,6 +49,8 @@ impl<P: Pipeline> Datapath<P> {
         entry.counters.resize_with(entry.counters.len().max(workers), Arc::default);
         let counters = entry.counters.clone();
         entry.spare_tx = tx.split_off(tx.len().min(workers));
+        // What waits there would be stale when there are as many workers again, and holds chunks meanwhile.
+        entry.spare_tx.iter_mut().for_each(|queue| queue.set_aside(&mut self.cache));
         for (n, handle) in tx_handles(tx, workers).into_iter().enumerate() {
             self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
         }

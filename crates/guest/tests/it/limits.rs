@@ -233,3 +233,38 @@ fn segments_of_headers_that_fill_a_chunk_are_counted_after_a_tag_was_pushed() {
     assert_eq!((batch.len(), stats.tx_dropped, stats.tx_quota_drops, stats.tx_packets), (0, 1, 0, 0));
     assert_eq!(pool.stats().free, CHUNKS);
 }
+
+#[test]
+fn a_queue_that_is_set_aside_or_dropped_gives_back_what_waits_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let [mut attacker, mut deaf] = ["attacker", "deaf"].map(|name| End::new(dir.path(), name));
+    let (header, frame) = segment(65_535, 1448);
+    let fill = |cache: &mut PoolCache, attacker: &mut End, to: &mut dyn TxQueue| {
+        for _ in 0..12 {
+            assert!(attacker.pair.send_with_header(&header, &frame));
+            assert_eq!(forward(cache, attacker, to), 1);
+        }
+    };
+    // Its ring is full, so nothing of the last segment has left.
+    fill(&mut cache, &mut attacker, &mut *deaf.tx[0]);
+    assert!(pool.stats().free < CHUNKS);
+    // There are as many workers as before later.
+    for _ in 0..2 {
+        let dropped = deaf.port.stats().tx_dropped;
+        deaf.tx[0].set_aside(&mut cache);
+        assert_eq!(pool.stats().free, CHUNKS);
+        assert!(deaf.port.stats().tx_dropped > dropped, "what waited is counted");
+        fill(&mut cache, &mut attacker, &mut *deaf.tx[0]);
+        assert!(pool.stats().free < CHUNKS, "it waits again");
+    }
+    // The port is deleted.
+    let dropped = deaf.port.stats().tx_dropped;
+    deaf.tx.clear();
+    assert_eq!(pool.stats().free, CHUNKS);
+    let stats = deaf.port.stats();
+    assert!(stats.tx_dropped > dropped, "what waited is counted");
+    assert_eq!(stats.tx_quota_drops, 0);
+}

@@ -13,6 +13,7 @@ use oracle::port::Link;
 use oracle::rig::pool;
 use packet::thread::CpuSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
@@ -530,6 +531,80 @@ fn a_worker_that_finds_a_shared_queue_in_use_goes_on_and_its_packets_are_sent() 
         std::thread::yield_now();
     }
     assert_eq!((total(&|s| s.rx.get()), total(&|s| s.drops.total())), (103, 0));
+}
+
+/// A port with a transmit queue for each worker that count what they keep, and what they drop of it.
+#[derive(Default)]
+struct KeepingPort(Arc<[AtomicU64; 2]>);
+
+/// Keeps what it is to send, until it is set aside.
+struct Keeping {
+    kept: Vec<packet::Packet>,
+    counts: Arc<[AtomicU64; 2]>,
+}
+
+impl packet::TxQueue for Keeping {
+    fn tx_burst(&mut self, _cache: &mut packet::PoolCache, batch: &mut packet::Batch) {
+        self.counts[0].fetch_add(batch.len() as u64, Relaxed);
+        self.kept.extend(batch.drain(..));
+    }
+    fn set_aside(&mut self, cache: &mut packet::PoolCache) {
+        self.counts[1].fetch_add(self.kept.len() as u64, Relaxed);
+        self.kept.drain(..).for_each(|packet| cache.free(packet));
+    }
+}
+
+impl packet::Port for KeepingPort {
+    fn kind(&self) -> &'static str {
+        "keeping"
+    }
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn packet::RxQueue>> {
+        Vec::new()
+    }
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn packet::TxQueue>> {
+        let queue = |_| -> Box<dyn packet::TxQueue> {
+            Box::new(Keeping { kept: Vec::new(), counts: self.0.clone() })
+        };
+        (0..count).map(queue).collect()
+    }
+    fn stats(&self) -> packet::PortStats {
+        packet::PortStats::default()
+    }
+    fn status(&self) -> packet::PortStatus {
+        packet::PortStatus::up([2, 0, 0, 0, 0, 9], 1500)
+    }
+    fn set_admin_up(&mut self, _up: bool) -> Result<(), String> {
+        Ok(())
+    }
+    fn set_mtu(&mut self, _mtu: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn transmit_queues_for_which_there_is_no_worker_any_more_keep_no_packets() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let config = Config::default();
+    let pool = pool();
+    let mut dp = Datapath::new(pool, switch, domain, config).unwrap();
+    (0..2).for_each(|_| _ = dp.start_worker(None).unwrap());
+    let links = links(&mut dp, &[1, 2]);
+    let counts = Arc::<[AtomicU64; 2]>::default();
+    dp.add_port(PortNo(3), Box::new(KeepingPort(counts.clone()))).unwrap();
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(3)]), 0).unwrap();
+    let [kept, dropped] = [0, 1].map(|n| move |counts: &[AtomicU64; 2]| counts[n].load(Relaxed));
+    // Each worker has sent some.
+    assert_ne!(dp.rx_workers(PortNo(1)), dp.rx_workers(PortNo(2)));
+    links[0].receive(vec![udp_frame(); 3]);
+    links[1].receive(vec![udp_frame(); 3]);
+    wait_for("both workers to send", || kept(&counts) == 6);
+    exchange(&mut dp, &[CpuSet::all()], config.cache).unwrap();
+    assert_eq!(dropped(&counts), 3, "those of the worker that has ended");
+    exchange(&mut dp, &[CpuSet::all(), CpuSet::all()], config.cache).unwrap();
+    links[0].receive(vec![udp_frame(); 1]);
+    links[1].receive(vec![udp_frame(); 1]);
+    wait_for("both workers to send again", || kept(&counts) == 8);
+    assert_eq!(dropped(&counts), 3);
 }
 
 /// Nobody polls, and no flow is cached that would have to expire.

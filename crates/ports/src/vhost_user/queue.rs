@@ -389,6 +389,10 @@ impl VhostTx {
 impl Drop for VhostTx {
     fn drop(&mut self) {
         self.tx_publish();
+        // A queue that no worker had was closed by none, and a packet that is only dropped keeps its chunk.
+        if let Some(pool) = self.cut.first().map(Packet::pool) {
+            self.close(&mut pool.cache());
+        }
     }
 }
 
@@ -496,6 +500,12 @@ impl TxQueue for VhostTx {
 
     fn has_pending(&self) -> bool {
         !self.cut.is_empty() || self.due.is_some()
+    }
+
+    fn set_aside(&mut self, cache: &mut PoolCache) {
+        self.close(cache);
+        // A notification may still be due.
+        self.flush(cache);
     }
 
     fn close(&mut self, cache: &mut PoolCache) {
