@@ -335,12 +335,24 @@ impl<P: Pipeline> Datapath<P> {
         tracked: Option<(Tracking, Tuple)>,
         actions: Vec<DpAction>,
     ) -> bool {
+        self.execute_again(packet, 0, tracked, actions)
+    }
+
+    /// The same for a packet that was recirculated before a worker handed it over. Those rounds count: a
+    /// packet that is handed over in each round reaches the limit like any other.
+    pub fn execute_again(
+        &mut self,
+        packet: Packet,
+        recirc_depth: u8,
+        tracked: Option<(Tracking, Tuple)>,
+        actions: Vec<DpAction>,
+    ) -> bool {
         if self.workers.is_empty() {
             self.cache.free(packet);
             return false;
         }
         let input = self.input(packet.in_port, 0);
-        self.send(0, Command::Execute { input, packet, tracked, actions });
+        self.send(0, Command::Execute { input, packet, recirc_depth, tracked, actions });
         true
     }
 

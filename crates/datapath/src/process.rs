@@ -201,17 +201,18 @@ impl<P: Pipeline> Process<P> {
         cycles
     }
 
-    /// Executes actions from the control thread (packet-out) on its packet.
+    /// Executes actions from the control thread (packet-out) on its packet, which may have been
+    /// recirculated before.
     pub fn execute_now(
         &mut self,
         input: &mut Box<Input>,
-        packet: Packet,
+        (packet, recirc_depth): (Packet, u8),
         tracked: Option<(Tracking, Tuple)>,
         actions: &[crate::DpAction],
     ) {
         self.context.stats.rx.add(1);
         std::mem::swap(&mut self.context.input, input);
-        let mut run = Run::new(Metadata::default());
+        let mut run = Run::new(Metadata { recirc_depth, ..Metadata::default() });
         run.push(packet, Layers::UNKNOWN);
         if let Some((tracking, original)) = tracked {
             run.metadata.tracking = tracking;

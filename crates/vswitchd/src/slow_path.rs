@@ -14,6 +14,7 @@ impl ForwardingPlane {
     /// Translates a packet, learns from it and carries out the rest.
     pub(crate) fn slow_path(&mut self, packet_in: PacketIn) {
         let mut key = packet_in.metadata();
+        let recirc_depth = packet_in.metadata.recirc_depth;
         let packet = packet_in.packet;
         let in_port = base::OfPort(key.get64(FieldId::InPort) as u16);
         let ingress = self.ingress(in_port, packet.in_port);
@@ -29,7 +30,7 @@ impl ForwardingPlane {
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
         translation.say_metadata(&key);
-        self.carry_out_packet(packet, Tracking::of(&key), translation);
+        self.carry_out_packet((packet, recirc_depth), Tracking::of(&key), translation);
     }
 
     /// Executes the translation of a controller's packet.
@@ -50,12 +51,13 @@ impl ForwardingPlane {
             return;
         };
         packet.in_port = dp_port;
-        self.carry_out_packet(packet, tracked, translation);
+        self.carry_out_packet((packet, 0), tracked, translation);
     }
 
+    /// The same for a packet that may have been recirculated before.
     fn carry_out_packet(
         &mut self,
-        packet: Packet,
+        (packet, recirc_depth): (Packet, u8),
         tracked: Option<(Tracking, Tuple)>,
         translation: Translation<Effect>,
     ) {
@@ -68,7 +70,7 @@ impl ForwardingPlane {
         }
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
-        if !self.dp.execute_tracked(packet, tracked, translation.actions) {
+        if !self.dp.execute_again(packet, recirc_depth, tracked, translation.actions) {
             tracing::warn!(target: "ofproto", "a packet-out was dropped: there is no worker");
         }
     }

@@ -145,6 +145,20 @@ fn a_packet_that_teaches_a_rule_keeps_its_mark_and_its_hash() {
     assert_ne!(after, "0000");
 }
 
+/// The limit allows one rule, so the second packet asks for another in every round.
+#[test]
+fn a_packet_that_asks_for_a_rule_in_every_round_is_dropped_after_the_last_one() {
+    let switch = Switch::dummy();
+    switch.add_flow(
+        "table=0,udp,actions=learn(table=9,limit=1,eth_type=0x800,nw_proto=17,NXM_OF_UDP_SRC[]),ct(table=0)",
+    );
+    for src in ["src=1,", "src=3,"] {
+        switch.receive("p1", &UDP.replace("src=1,", src));
+    }
+    wait_for("both drops", || switch.appctl(&["crosspoint/drops"]).ok().contains("recirc_depth: 2"));
+    assert_eq!(switch.flows(&["table=9"]).len(), 1);
+}
+
 #[test]
 fn a_trace_that_generates_its_packet_teaches_rules_and_neither_forwards_nor_counts_it() {
     let switch = Switch::dummy();

@@ -63,6 +63,8 @@ pub enum Command {
         input: Box<Input>,
         /// The packet, allocated by the control thread from the same pool.
         packet: Packet,
+        /// How often it has been recirculated.
+        recirc_depth: u8,
         /// The connection tracker's result for it.
         tracked: Option<(Tracking, Tuple)>,
         /// What to do.
@@ -170,9 +172,9 @@ impl<P: Pipeline> Worker<P> {
                 }
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
                 Command::Release { ports, ticket } => self.release(&ports, ticket),
-                Command::Execute { mut input, packet, tracked, actions } => {
+                Command::Execute { mut input, packet, recirc_depth, tracked, actions } => {
                     input.idx = self.process.cache.input_of(input.port);
-                    self.process.execute_now(&mut input, packet, tracked, &actions);
+                    self.process.execute_now(&mut input, (packet, recirc_depth), tracked, &actions);
                     self.answer(Reply::Spent(input, actions));
                 }
                 Command::Dump { ticket, from, mut out } => {
