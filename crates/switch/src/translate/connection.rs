@@ -94,8 +94,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
         let rest = self.freezing.take();
         let was_tracked = std::mem::replace(&mut self.is_tracked, true);
+        // The state of the copy does not contain them, but the rest of the list may read them.
+        let fields = [FieldId::DpHash, FieldId::ActsetOutput].map(|field| (field, self.key.get(field)));
         self.freezing = Some(vec![self.step(table)]);
         self.finish_freezing_tracked(Some(tracked));
+        fields.into_iter().for_each(|(field, value)| self.key.set(field, value));
         self.trace.detail(|| {
             "A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table "
                 .to_string()

@@ -15,6 +15,7 @@ use openflow::message::{
 use openflow::message::{
     Band, BandType, METER_ALL, METER_CONTROLLER, MeterCommand, MeterConfig, MeterFlags, MeterMod,
 };
+use openflow::text::{ActionsIn, PortNames, parse_actions};
 use openflow::{Codec, Version};
 use std::sync::Arc;
 use switch::control::{Change, FlowMod, FlowModError, PacketOut, RemovedReason, RuleFilter};
@@ -351,6 +352,20 @@ fn packets_of_a_bucket_that_is_not_live_go_to_the_others() {
     r.control.modify_port(PortSpec { link_up: false, ..port(1) }).unwrap();
     assert_eq!(of_first(&r), 0);
     assert!((0..200).all(|n| matches!(hashed(&r, &packet(n)).actions[0], DpAction::Output(_))));
+}
+
+#[test]
+fn a_group_behind_a_fork_for_tracking_chooses_by_the_same_hash() {
+    let mut r = rig();
+    r.add(group(1, GroupType::Select, &[&[output(1)], &[output(2)], &[output(3)]]));
+    let actions = parse_actions("group:1,ct(commit,table=3),group:1", ActionsIn::Flow, PortNames::none());
+    let tracked = Match::any().with(FieldId::EthType, 0x800);
+    r.control.flow_mod(r.br, &FlowMod::add(tracked, actions.unwrap()), 0).unwrap();
+    for source in 0..100 {
+        let actions = hashed(&r, &packet(source)).actions;
+        let outputs: Vec<_> = actions.iter().filter(|a| matches!(a, DpAction::Output(_))).collect();
+        assert!(outputs.len() == 2 && outputs[0] == outputs[1], "{actions:?}");
+    }
 }
 
 #[test]
