@@ -67,6 +67,8 @@ drop_reasons! {
     PoolExhausted = "pool_exhausted",
     /// Recirculated more often than the limit allows.
     RecircDepth = "recirc_depth",
+    /// Packets with too many different metadata wait to be recirculated.
+    RecircQueueFull = "recirc_queue_full",
     /// Resubmitted more often than the limit allows.
     ResubmitLimit = "resubmit_limit",
     /// Resubmitted deeper than the limit allows.

@@ -8,7 +8,7 @@ use crate::conntrack::share::Share;
 use crate::conntrack::tuple::Tuple;
 use crate::input::Input;
 use crate::ports::PortTable;
-use crate::recirculation::{Metadata, Originals, Recirculation};
+use crate::recirculation::{Metadata, Originals, Recirculation, refusal};
 use crate::stats::{PortCounters, WorkerStats};
 use base::DropReason;
 use flow::{FieldId, Key};
@@ -224,7 +224,7 @@ impl Context {
     pub fn recirculate(&mut self, metadata: Metadata, original: Option<&Tuple>, packet: Packet) {
         match self.recirculation.push(metadata, original, packet) {
             Ok(()) => self.stats.recirculations.add(1),
-            Err(packet) => self.drop(packet, DropReason::RecircDepth),
+            Err(packet) => self.drop(packet, refusal(&metadata)),
         }
     }
 
@@ -237,7 +237,7 @@ impl Context {
         originals.clear();
         self.stats.recirculations.add((count - packets.len()) as u64);
         for packet in packets.drain(..) {
-            self.drop(packet, DropReason::RecircDepth);
+            self.drop(packet, refusal(&metadata));
         }
     }
 

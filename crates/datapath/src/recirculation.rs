@@ -7,6 +7,7 @@
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;
 use arrayvec::ArrayVec;
+use base::DropReason;
 use packet::{BURST, Batch, Packet};
 use std::collections::VecDeque;
 
@@ -40,8 +41,19 @@ pub fn may_go_round(depth: u8) -> bool {
     depth <= DEPTH_MAX
 }
 
-/// Maximum number of waiting batches: each packet of a burst may have its own id, and come back as two.
-const BATCHES_MAX: usize = 2 * BURST;
+/// Why packets with this metadata were not queued for another round.
+#[cold]
+pub fn refusal(metadata: &Metadata) -> DropReason {
+    match may_go_round(metadata.recirc_depth) {
+        true => DropReason::RecircQueueFull,
+        false => DropReason::RecircDepth,
+    }
+}
+
+/// Batches that exist from the start. Those beyond are created when they are needed, and kept.
+const BATCHES: usize = 2 * BURST;
+/// Maximum number of waiting batches: each packet of a burst may have its own metadata, and fork into eight.
+const BATCHES_MAX: usize = 8 * BURST;
 
 /// The packets of the next round's burst.
 pub struct Round {
@@ -50,9 +62,17 @@ pub struct Round {
     pub originals: Originals,
 }
 
+impl Round {
+    #[cold]
+    fn empty() -> Box<Round> {
+        let (batch, originals) = (Batch::new(), Originals::new());
+        Box::new(Round { metadata: Metadata::default(), batch, originals })
+    }
+}
+
 /// Rounds to come.
 pub struct Recirculation {
-    /// Bound: together with those in `spare` there are [`BATCHES_MAX`].
+    /// Bound: [`BATCHES_MAX`].
     waiting: VecDeque<Box<Round>>,
     #[allow(clippy::vec_box)] // They move between the two lists, and are large.
     spare: Vec<Box<Round>>,
@@ -60,16 +80,14 @@ pub struct Recirculation {
 
 impl Recirculation {
     pub fn new() -> Recirculation {
-        let empty =
-            || Round { metadata: Metadata::default(), batch: Batch::new(), originals: Originals::new() };
         Recirculation {
             waiting: VecDeque::with_capacity(BATCHES_MAX),
-            spare: (0..BATCHES_MAX).map(|_| Box::new(empty())).collect(),
+            spare: (0..BATCHES).map(|_| Round::empty()).collect(),
         }
     }
 
-    /// Queues a packet for the next round. Returns it if it has been recirculated too often, or too many are
-    /// waiting.
+    /// Queues a packet for the next round. Returns it if it has been recirculated too often, or too many
+    /// others are waiting (see [`refusal`]).
     #[inline]
     pub fn push(
         &mut self,
@@ -104,10 +122,10 @@ impl Recirculation {
         if let Some(newest) = newest.filter(|n| !self.waiting[*n].batch.is_full()) {
             return Some(&mut self.waiting[newest]);
         }
-        if !may_go_round(metadata.recirc_depth) {
+        if !may_go_round(metadata.recirc_depth) || self.waiting.len() >= BATCHES_MAX {
             return None;
         }
-        let mut round = self.spare.pop()?;
+        let mut round = self.spare.pop().unwrap_or_else(Round::empty);
         round.metadata = metadata;
         round.originals.clear();
         self.waiting.push_back(round);
@@ -181,7 +199,7 @@ mod tests {
             waiting.done(round);
         }
         assert_eq!(pool.stats().free, 2048);
-        assert_eq!(waiting.spare.len(), BATCHES_MAX);
+        assert_eq!(waiting.spare.len(), BATCHES_MAX, "they are kept");
     }
 
     #[test]

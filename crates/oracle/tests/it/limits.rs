@@ -248,6 +248,55 @@ fn a_packet_that_goes_round_for_ever_is_dropped_and_counted() {
     pool_is_whole().unwrap();
 }
 
+/// Each packet comes back with a mark of its own, and then as so many copies.
+struct Forks(u32);
+
+impl Pipeline for Forks {
+    type Effect = ();
+    fn version(&self) -> Version {
+        Version(1)
+    }
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        Arc::new(PortView::new(OfPort(port.0 as u16), Depth::Everything))
+    }
+    fn translate(&self, _: Version, key: &Key, _: &Reader, out: &mut Translation<()>) {
+        for f in [FieldId::InPort, FieldId::DpPort, FieldId::RecircId, FieldId::EthType, FieldId::NwFrag] {
+            out.mask.add_exact(f);
+        }
+        match key.get(FieldId::RecircId) {
+            0 => {
+                out.mask.add_exact(FieldId::NwSrc);
+                let value = key.get(FieldId::NwSrc);
+                out.actions.push(DpAction::Set { field: FieldId::PktMark, value, mask: 0xffff_ffff });
+                out.actions.push(DpAction::Recirc(1));
+            }
+            1 => out.actions.extend((0..self.0).map(|n| DpAction::Recirc(2 + n))),
+            _ => out.actions.push(DpAction::Output(PortNo(2))),
+        }
+    }
+    fn touched(&self, _: FlowView<'_>, _: Version, _: Version, _: &Reader) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_packets_of_a_whole_burst_fork_into_eight_each_and_copies_beyond_are_counted() {
+    let frame = |n: usize| oracle::home::numbered_frame(n as u64, 0, 0);
+    for (copies, lost) in [(1, 0), (2, 0), (3, 0), (8, 0), (9, BURST)] {
+        let ports = [PortNo(1), PortNo(2)];
+        let mut rig = Rig::new(Arc::new(Forks(copies)), Domain::new(), config(1024, 10_000), &ports);
+        for round in 1..=2 {
+            rig.receive(PortNo(1), (0..BURST).map(frame).collect());
+            let sent = rig.links[&PortNo(2)].take_sent().len();
+            assert_eq!(sent, copies as usize * BURST - lost, "{copies} copies");
+            assert_eq!(rig.dp.drops(DropReason::RecircQueueFull), round * lost as u64);
+        }
+        assert_eq!(rig.dp.drops(DropReason::RecircDepth), 0);
+        rig.end().unwrap();
+        pool_is_whole().unwrap();
+    }
+}
+
 #[test]
 fn what_a_full_port_does_not_take_is_dropped_and_counted_at_both_ports() {
     let mut home_config = config(1024, 10_000);

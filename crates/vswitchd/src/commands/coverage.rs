@@ -73,7 +73,7 @@ const STOCK_DROPS: &[(&str, &[DropReason])] = {
     &[
         ("datapath_drop_invalid_port", &[OutputPortGone]),
         ("datapath_drop_meter", &[MeterDrop]),
-        ("datapath_drop_recirc_error", &[RecircDepth]),
+        ("datapath_drop_recirc_error", &[RecircDepth, RecircQueueFull]),
         ("datapath_drop_rx_invalid_packet", &[RxTruncated]),
         ("datapath_drop_userspace_action_error", &[PacketInRingFull]),
         ("drop_action_bridge_not_found", &[RxNoBridge]),
