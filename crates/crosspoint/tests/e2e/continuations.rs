@@ -72,6 +72,43 @@ fn what_is_no_continuation_is_refused() {
     assert_eq!(client.receive(), (6, Message::BarrierReply));
 }
 
+/// The client gets packet-ins that it can send back.
+fn hears_of_packets(client: &mut Client) {
+    client.send(1, &Message::SetPacketInFormat(openflow::message::PacketInForm::Nxt2));
+    let config = openflow::message::SwitchConfig {
+        frag: Default::default(),
+        invalid_ttl_to_controller: None,
+        miss_send_len: u16::MAX,
+    };
+    client.send(2, &Message::SetConfig(config));
+    client.send(3, &Message::BarrierRequest);
+    assert_eq!(client.receive(), (3, Message::BarrierReply));
+}
+
+#[test]
+fn a_packet_that_expires_after_its_pause_goes_no_further() {
+    let switch = Switch::dummy();
+    let mut client = Client::connect(&switch);
+    hears_of_packets(&mut client);
+    let rules =
+        ["in_port=1,ip,actions=controller(pause),dec_ttl,write_metadata:5,goto_table:1", "table=1,actions=2"];
+    for rule in rules {
+        switch.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", rule]).ok();
+    }
+    for (ttl, src) in [("ttl=1", "src=5,"), ("ttl=2", "src=6,")] {
+        switch.receive("p1", &UDP.replace("ttl=64", ttl).replace("src=1,", src));
+        let packet = loop {
+            if let Message::PacketIn(packet) = client.receive().1
+                && !packet.continuation.is_empty()
+            {
+                break packet;
+            }
+        };
+        client.send(4, &Message::Resume(packet));
+    }
+    assert_eq!(switch.sent("p2", 1)[0][68..72], *"0006", "the source port of the second packet");
+}
+
 #[test]
 fn a_continuation_resumes_in_a_switch_that_was_restarted() {
     let start = || {
@@ -87,16 +124,7 @@ fn a_continuation_resumes_in_a_switch_that_was_restarted() {
         (switch, client)
     };
     let (switch, mut client) = start();
-    let form = openflow::message::PacketInForm::Nxt2;
-    client.send(1, &Message::SetPacketInFormat(form));
-    let config = openflow::message::SwitchConfig {
-        frag: Default::default(),
-        invalid_ttl_to_controller: None,
-        miss_send_len: u16::MAX,
-    };
-    client.send(2, &Message::SetConfig(config));
-    client.send(3, &Message::BarrierRequest);
-    assert_eq!(client.receive(), (3, Message::BarrierReply));
+    hears_of_packets(&mut client);
     switch.add_flow("in_port=1,actions=mod_dl_src:00:00:00:00:00:55,controller(pause),output:2");
     switch.receive("p1", UDP);
     let Message::PacketIn(packet) = client.receive().1 else { panic!("no packet-in") };

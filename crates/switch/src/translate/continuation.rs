@@ -52,7 +52,8 @@ const ACTION_SET: u16 = 0x8101;
 const STACK: u16 = 0x8001;
 /// The packet was tracked (NXCPT_CONNTRACKED).
 const TRACKED: u16 = 0x8003;
-/// Bytes of a step before its instructions: padding, cookie, table, padding.
+/// Bytes of a step before its instructions: padding, cookie, table, whether it continues the step before,
+/// padding.
 const STEP_HEAD: usize = 20;
 /// Maximum length: it must fit into a message with its packet.
 const BYTES_MAX: usize = 32_768;
@@ -70,11 +71,13 @@ pub fn encode(rest: &Rest) -> Option<Vec<u8>> {
     let codec = Codec::new(Version::V13);
     let mut out = Vec::new();
     for step in &rest.steps {
-        // Instructions have a fixed order, so each is encoded separately.
-        for part in step.actions.chunk_by(|a, b| !is_instruction(a) && !is_instruction(b)) {
+        // Instructions have a fixed order, so each is encoded separately. They remain one list: an action
+        // that ends it early ends all parts.
+        let parts = step.actions.chunk_by(|a, b| !is_instruction(a) && !is_instruction(b));
+        for (n, part) in parts.enumerate() {
             let mut body = vec![0; STEP_HEAD - 4];
             body[4..12].copy_from_slice(&step.cookie.to_be_bytes());
-            body[12] = step.table_id;
+            (body[12], body[13]) = (step.table_id, u8::from(n > 0));
             body.extend(codec.encode_instructions(part));
             put(&mut out, STEP, &body)?;
         }
@@ -111,11 +114,14 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
         match kind {
             STEP => {
                 let head = body.first_chunk::<{ STEP_HEAD - 4 }>().ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
-                let [_, _, _, _, cookie @ .., table_id, _, _, _] = *head;
+                let [_, _, _, _, cookie @ .., table_id, continues, _, _] = *head;
                 let mut actions = codec.decode_instructions(&body[STEP_HEAD - 4..])?;
                 // It would add nothing to the action set, and encoding would omit it.
                 actions.retain(|action| !matches!(action, Action::WriteActions(set) if set.is_empty()));
-                rest.steps.push(Step { actions, table_id, cookie: u64::from_be_bytes(cookie) });
+                match rest.steps.last_mut().filter(|_| continues != 0) {
+                    Some(step) => step.actions.extend(actions),
+                    None => rest.steps.push(Step { actions, table_id, cookie: u64::from_be_bytes(cookie) }),
+                }
             }
             ACTION_SET => {
                 rest.action_set = codec.decode_actions(body.get(4..).ok_or(ErrorKind::OFPBPC_BAD_LEN)?)?;
@@ -180,13 +186,7 @@ mod tests {
         let bytes = encode(&rest).unwrap();
         assert_eq!(bytes.len() % 8, 0);
         let read = decode(&bytes).unwrap();
-        let all = |rest: &Rest| -> Vec<Action> {
-            rest.steps.iter().flat_map(|step| step.actions.iter().cloned()).collect()
-        };
-        assert_eq!(all(&read), all(&rest), "each instruction is a step of its own, in their order");
-        assert!(read.steps[..4].iter().all(|s| (s.table_id, s.cookie) == (3, 0x1122_3344_5566_7788)));
-        let Rest { action_set, stack, is_tracked, .. } = &rest;
-        assert_eq!((&read.action_set, &read.stack, read.is_tracked), (action_set, stack, *is_tracked));
+        assert_eq!(read, rest, "the instructions of a step in their order");
         // Whatever is cut off, nothing panics.
         for n in 0..bytes.len() {
             let _ = decode(&bytes[..n]);
