@@ -613,3 +613,19 @@ fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
         "it goes on: {events:?}"
     );
 }
+
+#[test]
+fn a_bridge_with_more_ports_than_its_features_hold_is_shown_whole() {
+    let switch = Switch::start(&[]);
+    let port = |n: u32| format!(" -- add-port br0 q{n} -- set interface q{n} type=dummy");
+    let ports: String = (1..=1_400).map(port).collect();
+    switch.vsctl(&format!("add-br br0 -- set bridge br0 datapath_type=dummy{ports}"));
+    for version in ["OpenFlow10", "OpenFlow12", "OpenFlow13"] {
+        let show = ["-O", version, "show", "br0"];
+        for said in [switch.ofctl(&show).ok(), switch.own_ofctl(&show).ok()] {
+            assert_eq!(said.matches("addr:").count(), 1_401, "{version}: {said}");
+        }
+    }
+    // The client needs to know them to find one by its name.
+    assert!(switch.own_ofctl(&["dump-ports", "br0", "q1400"]).ok().contains("rx pkts=0"));
+}
