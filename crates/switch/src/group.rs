@@ -10,6 +10,11 @@ use flow::Action;
 use openflow::message::{Bucket, GroupDesc, GroupType};
 use std::collections::HashMap;
 
+/// Maximum number of buckets of a group: what fits into one message of group statistics (16 bytes each, plus
+/// 56 for the group). A larger group could not be listed, and each change of it would take longer than the
+/// last. If buckets have long actions, fewer are allowed, for the same reason.
+pub(crate) const BUCKETS_MAX: usize = 4092;
+
 /// A group in force.
 #[derive(Debug)]
 pub struct Group {

@@ -2,19 +2,22 @@
 
 use super::events::{RemovedReason, RuleEvents};
 use crate::changelog::rule_table;
-use crate::effect::Effect;
+use crate::effect::{Effect, LearnedRule};
 use crate::flow_mod::{FlowMod, FlowModError};
-use crate::group::Group;
+use crate::group::{BUCKETS_MAX, Group};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
 use base::Version;
-use datapath::Translation;
+use datapath::{DpAction, Translation};
 use flow::{Action, Key};
-use openflow::message::{GroupMod, MeterMod};
+use openflow::message::{GroupCommand, GroupMod, MeterMod};
 use std::sync::Arc;
 
 /// Small steps between two checks whether the turn is over.
-const STEPS_BETWEEN: u32 = 16;
+const STEPS_BETWEEN: usize = 16;
+
+/// Steps that a packet counts for.
+const PACKET_STEPS: usize = 64;
 
 /// One change of a bridge's tables.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,22 @@ pub enum Change<'m> {
     Nothing,
     /// No change: a packet that goes through the tables as the changes before it have left them.
     Packet(PacketOut<'m>),
+}
+
+impl Change<'_> {
+    /// The maximum number of steps that it takes whatever the tables hold. A packet may pass through
+    /// thousands of rules, but mostly passes through a few.
+    pub fn steps(&self) -> usize {
+        match self {
+            Change::Packet(_) => PACKET_STEPS,
+            Change::Group(GroupMod {
+                command: GroupCommand::InsertBucket | GroupCommand::RemoveBucket,
+                ..
+            }) => 1 + BUCKETS_MAX,
+            Change::Group(gm) => 1 + gm.group.buckets.len(),
+            Change::Flow(_) | Change::MeterDelete(_) | Change::Nothing => 1,
+        }
+    }
 }
 
 /// What holds a change, or builds one from a smaller form when its turn comes.
@@ -73,9 +92,65 @@ pub struct PacketOut<'m> {
     pub version: openflow::Version,
 }
 
-/// The result of changes: the translations of the packets among them, in order; or the index of the change
-/// that failed, and the reason.
-pub type Outcome = Result<Vec<Translation<Effect>>, (usize, FlowModError)>;
+/// What became of a packet that went through the tables: what it takes to carry that out. A translation also
+/// says how it may be cached, and keeps room for the next one.
+#[derive(Debug)]
+pub struct Translated {
+    /// What to do.
+    pub actions: Vec<DpAction>,
+    credits: Vec<u32>,
+    effects: Vec<Effect>,
+}
+
+/// Bytes that the packets of a transaction may take until they are carried out: a hundred thousand with ten
+/// actions each.
+pub(super) const PACKETS_BYTES_MAX: usize = 128 << 20;
+
+impl Translated {
+    /// The memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let effects = self.effects.iter().map(|effect| {
+            size_of::<Effect>()
+                + match effect {
+                    Effect::LearnRule(_) => size_of::<LearnedRule>(),
+                    Effect::Failed(_) => size_of::<Key>(),
+                    _ => 0,
+                }
+        });
+        size_of::<Translated>()
+            + self.actions.capacity() * size_of::<DpAction>()
+            + self.credits.capacity() * size_of::<u32>()
+            + effects.sum::<usize>()
+    }
+}
+
+impl From<Translation<Effect>> for Translated {
+    fn from(translation: Translation<Effect>) -> Translated {
+        let Translation { mut actions, mut credits, mut effects, .. } = translation;
+        actions.shrink_to_fit();
+        credits.shrink_to_fit();
+        effects.shrink_to_fit();
+        Translated { actions, credits, effects }
+    }
+}
+
+impl From<Translated> for Translation<Effect> {
+    fn from(Translated { actions, credits, effects }: Translated) -> Translation<Effect> {
+        Translation { actions, credits, effects, ..Translation::default() }
+    }
+}
+
+/// What follows from changes once they are visible.
+#[derive(Default, Debug)]
+pub struct Consequences {
+    /// What became of the packets among them, in order.
+    pub packets: Vec<Translated>,
+    /// The indices of those that were to add or modify a group and have added it, ascending.
+    pub added_groups: Vec<u32>,
+}
+
+/// The result of changes; or the index of the change that failed, and the reason.
+pub type Outcome = Result<Consequences, (usize, FlowModError)>;
 
 /// The changes of a transaction.
 pub trait Changes: Send + Sync {
@@ -184,7 +259,9 @@ pub(super) struct Transaction {
     pub at: usize,
     pub walk: Walk,
     pub batch: Batch,
-    pub packets: Vec<Translation<Effect>>,
+    pub consequences: Consequences,
+    /// Bytes that the packets among these take.
+    pub packets_bytes: usize,
     pub phase: Phase,
 }
 
@@ -215,7 +292,8 @@ impl Transaction {
             at: 0,
             walk: Walk::Start,
             batch: Batch::default(),
-            packets: Vec::new(),
+            consequences: Consequences::default(),
+            packets_bytes: 0,
             phase: Phase::Changing,
         }
     }
@@ -236,7 +314,8 @@ pub(super) enum Walk {
 /// Checks now and then whether a turn is over.
 pub(super) struct Pace<'a> {
     is_over: Option<&'a mut dyn FnMut() -> bool>,
-    steps: u32,
+    /// Steps since it was checked.
+    steps: usize,
 }
 
 impl<'a> Pace<'a> {
@@ -251,9 +330,18 @@ impl<'a> Pace<'a> {
 
     /// Records a small step. Returns whether the turn is over.
     pub fn is_over(&mut self) -> bool {
+        self.is_over_after(1)
+    }
+
+    /// The same after some steps at once.
+    pub fn is_over_after(&mut self, steps: usize) -> bool {
         let Some(is_over) = &mut self.is_over else { return false };
-        self.steps += 1;
-        self.steps.is_multiple_of(STEPS_BETWEEN) && is_over()
+        self.steps += steps;
+        if self.steps < STEPS_BETWEEN {
+            return false;
+        }
+        self.steps = 0;
+        is_over()
     }
 }
 

@@ -13,7 +13,7 @@ use super::flow_mod::RULES_MAX;
 use super::state::{Control, Inner};
 use super::validate;
 use crate::flow_mod::FlowModError;
-use crate::group::{Group, Selection, groups_behind};
+use crate::group::{BUCKETS_MAX, Group, Selection, groups_behind};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
 use crate::translate::action_set_order;
@@ -26,11 +26,6 @@ use openflow::message::{
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-/// Maximum number of buckets of a group: what fits into one message of group statistics (16 bytes each, plus
-/// 56 for the group). A larger group could not be listed, and each change of it would take longer than the
-/// last. If buckets have long actions, fewer are allowed, for the same reason.
-const BUCKETS_MAX: usize = 4092;
 
 impl Control {
     /// One group-mod, as one version.
@@ -116,6 +111,9 @@ impl Inner {
         }
         if self.slots.in_use() >= RULES_MAX {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
+        }
+        if gm.command == GroupCommand::AddOrModify && old.is_none() {
+            transaction.consequences.added_groups.push(transaction.at as u32);
         }
         let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
         let kept = match (gm.command, &old) {

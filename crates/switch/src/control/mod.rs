@@ -57,7 +57,7 @@ mod validate;
 mod walk;
 
 pub use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
-pub use change::{AsChange, Change, Changes, Due, Outcome, PacketOut, Turn};
+pub use change::{AsChange, Change, Changes, Consequences, Due, Outcome, PacketOut, Translated, Turn};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use ended::Left;
 pub use events::{Removal, RemovedReason, RuleEvent, RuleEventKind, RuleEvents};

@@ -14,7 +14,8 @@
 //! [`Control::groups`]) show them half changed meanwhile.
 
 use super::change::{
-    AsChange, Change, Changes, Made, Outcome, Pace, PacketOut, Phase, Transaction, Turn, Underway, Walk,
+    AsChange, Change, Changes, Consequences, Made, Outcome, PACKETS_BYTES_MAX, Pace, PacketOut, Phase,
+    Transaction, Translated, Turn, Underway, Walk,
 };
 use super::state::{Control, Inner};
 use crate::effect::Effect;
@@ -23,6 +24,7 @@ use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;
 use flow::Match;
+use openflow::ErrorKind;
 use openflow::message::{GROUP_ALL, GroupCommand, METER_ALL};
 use std::sync::Arc;
 
@@ -104,7 +106,7 @@ impl Control {
     /// empty outcome if there is none.
     pub fn go_on(&mut self, is_over: &mut dyn FnMut() -> bool) -> Turn {
         self.reader.quiescent();
-        let Some(underway) = &mut self.underway else { return Turn::Done(Ok(Vec::new())) };
+        let Some(underway) = &mut self.underway else { return Turn::Done(Ok(Consequences::default())) };
         let mut turn = Turn::More;
         if let Some(transaction) = underway.transaction.take() {
             let changes = underway.changes.clone();
@@ -240,7 +242,8 @@ impl Inner {
                     if self.publish_batch(&mut batch) {
                         transaction.phase = Phase::Following(version, batch.steps.into_iter());
                     } else {
-                        transaction.phase = Phase::Learning(Ok(std::mem::take(&mut transaction.packets)));
+                        transaction.phase =
+                            Phase::Learning(Ok(std::mem::take(&mut transaction.consequences)));
                     }
                 }
                 Phase::Following(version, steps) => {
@@ -250,7 +253,7 @@ impl Inner {
                             return None;
                         }
                     }
-                    transaction.phase = Phase::Learning(Ok(std::mem::take(&mut transaction.packets)));
+                    transaction.phase = Phase::Learning(Ok(std::mem::take(&mut transaction.consequences)));
                 }
                 Phase::TakingBack(at, error) => {
                     let batch = &mut transaction.batch;
@@ -282,7 +285,7 @@ impl Inner {
                             return None;
                         }
                     }
-                    return Some(std::mem::replace(outcome, Ok(Vec::new())));
+                    return Some(std::mem::replace(outcome, Ok(Consequences::default())));
                 }
             }
         }
@@ -297,13 +300,19 @@ impl Inner {
     ) -> Result<Made, FlowModError> {
         while let Some((bridge, change)) = next(transaction.at) {
             let now_ms = transaction.now_ms;
-            let made = match change.as_change() {
+            let change = change.as_change();
+            let made = match change {
                 Change::Flow(fm) => self.change(bridge, fm, now_ms, transaction, pace, reader)?,
                 Change::Group(gm) => self.change_group(bridge, gm, now_ms, transaction, pace, reader)?,
                 Change::MeterDelete(mm) => self.delete_meters(bridge, mm, transaction, pace, reader)?,
                 Change::Nothing => Made::Whole,
                 Change::Packet(out) => {
-                    transaction.packets.push(self.translate_between(bridge, out, reader)?);
+                    let translated = Translated::from(self.translate_between(bridge, out, reader)?);
+                    transaction.packets_bytes += translated.bytes();
+                    if transaction.packets_bytes > PACKETS_BYTES_MAX {
+                        return Err(FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+                    }
+                    transaction.consequences.packets.push(translated);
                     Made::Whole
                 }
             };
@@ -312,7 +321,7 @@ impl Inner {
             }
             transaction.at += 1;
             transaction.walk = Walk::Start;
-            if pace.is_over() {
+            if pace.is_over_after(change.steps()) {
                 return Ok(Made::InPart);
             }
         }

@@ -302,7 +302,7 @@ fn a_batch_with_an_error_leaves_groups_rules_and_references_as_they_were() {
     let actions = [Action::Group(1)];
     let out_of = Change::Packet(PacketOut { key: &key, actions: &actions, version: Version::V13 });
     let again = [out_of, modify, out_of, delete];
-    let packets = r.control.change_all(again.map(|change| (r.br, change)), 0).unwrap();
+    let packets = r.control.change_all(again.map(|change| (r.br, change)), 0).unwrap().packets;
     assert_eq!(packets.iter().map(|t| &t.actions[..]).collect::<Vec<_>>(), [[out(1)], [out(2)]]);
     assert_eq!(r.switch.version(), version.next());
     assert_eq!(r.translate(&packet(0)).actions, [DpAction::Drop(DropReason::TableMiss)]);

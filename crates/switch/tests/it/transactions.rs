@@ -1,7 +1,8 @@
 //! Changes that take many turns: seen whole or not at all, whatever others do meanwhile.
 
 use crate::rig::*;
-use switch::control::{AsChange, Change, Changes, Cursor, Due, Outcome, Turn};
+use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
+use switch::control::{AsChange, Change, Changes, Cursor, Due, Outcome, PacketOut, Turn};
 
 const RULES: u128 = 3_000;
 
@@ -180,4 +181,79 @@ fn a_group_and_a_meter_with_many_rules_go_with_them_in_turns() {
         let left = (r.control.groups(r.br).count(), r.control.meters(r.br).count());
         assert_eq!(left, if is_group { (0, 1) } else { (1, 0) });
     }
+}
+
+/// The same packet again and again, to table 1.
+struct Packets(BridgeIdx, Key, Vec<Action>, usize);
+
+impl Changes for Packets {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        let out = PacketOut { key: &self.1, actions: &self.2, version: Version::V13 };
+        (at < self.3).then_some((self.0, Due::Kept(Change::Packet(out))))
+    }
+}
+
+fn packets(r: &Rig, count: usize) -> Packets {
+    let actions = vec![Action::Resubmit { in_port: None, table: Some(1), ct: false }];
+    Packets(r.br, packet(101), actions, count)
+}
+
+#[test]
+fn packets_of_a_transaction_may_take_so_much_memory_until_they_are_carried_out() {
+    let mut r = rig();
+    let outputs: Vec<Action> = (0..4_000).map(|n| output(2 + n % 3)).collect();
+    r.add(1, 1, Match::any(), outputs);
+    let bytes_each = 4_000 * size_of::<DpAction>();
+    let fitting = (128 << 20) / bytes_each;
+    let kept = r.control.change_at_once(&packets(&r, fitting - 10), 0).unwrap().packets;
+    assert_eq!(kept.len(), fitting - 10);
+    assert!(kept.iter().all(|packet| packet.actions.len() == 4_000 && packet.actions.capacity() < 4_100));
+    drop(kept);
+    let (at, error) = r.control.change_at_once(&packets(&r, 2 * fitting), 0).unwrap_err();
+    assert!((fitting - 10..=fitting).contains(&at), "{at} instead of {fitting}");
+    assert_eq!(error, FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+}
+
+fn group(group_id: u32, command: GroupCommand, buckets: u32) -> GroupMod {
+    let bucket = |id| Bucket { id, weight: 0, watch_port: None, watch_group: None, actions: vec![output(2)] };
+    let (kind, selection) = (GroupType::All, GroupSelection::default());
+    let group = GroupDesc { group_id, kind, buckets: (0..buckets).map(bucket).collect(), selection };
+    GroupMod { command, command_bucket_id: BUCKET_ALL, group }
+}
+
+struct Groups(BridgeIdx, Vec<GroupMod>);
+
+impl Changes for Groups {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        Some((self.0, Due::Kept(Change::Group(self.1.get(at)?))))
+    }
+}
+
+#[test]
+fn a_turn_ends_soon_after_a_packet_or_a_group_with_many_buckets() {
+    let mut r = rig();
+    r.add(1, 1, Match::any(), vec![output(2)]);
+    r.control.begin(Arc::new(packets(&r, 20)), 20, 0);
+    let (turns, outcome) = run(&mut r, |_, _| ());
+    assert_eq!(outcome.unwrap().packets.len(), 20);
+    assert!(turns >= 20, "{turns} turns");
+
+    r.control.begin(
+        Arc::new(Groups(r.br, (1..=20).map(|id| group(id, GroupCommand::Add, 100)).collect())),
+        20,
+        0,
+    );
+    let (turns, outcome) = run(&mut r, |_, _| ());
+    outcome.unwrap();
+    assert!(turns >= 20, "{turns} turns");
+}
+
+#[test]
+fn the_outcome_names_the_changes_that_added_a_group_where_they_could_have_modified_one() {
+    let mut r = rig();
+    use GroupCommand::{Add, AddOrModify, Delete};
+    let all = [(1, Add), (1, AddOrModify), (2, AddOrModify), (2, AddOrModify), (2, Delete), (2, AddOrModify)];
+    let all = all.map(|(id, command)| group(id, command, 1)).to_vec();
+    let done = r.control.change_at_once(&Groups(r.br, all), 0).unwrap();
+    assert_eq!(done.added_groups, [2, 5]);
 }

@@ -12,7 +12,6 @@ use super::request::{Handled, Request};
 use crate::ofproto::{
     Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, FlowModCounts, LongKind, OfConn,
 };
-use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use flow::Match;
 use openflow::message::{
@@ -20,7 +19,6 @@ use openflow::message::{
     PacketOut,
 };
 use openflow::{Codec, ErrorKind, OfError, Version};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
@@ -36,6 +34,8 @@ const BUNDLES_MAX: usize = 16;
 const IDLE_DEFAULT_S: u32 = 10;
 /// Messages in one.
 const MESSAGES_MAX: usize = 4_000_000;
+/// Changes of ports in one: all are looked at in one turn.
+const PORTS_MAX: usize = 10_000;
 /// Bytes that the bundles of one connection may take: two million flow-mods of the usual length.
 const CONNECTION_BYTES_MAX: usize = 320 << 20;
 impl Change {
@@ -56,6 +56,15 @@ impl Change {
                 Due::Kept(control::Change::Packet(control::PacketOut { key, actions, version }))
             }
             Kind::Port(_) => Due::Kept(control::Change::Nothing),
+        }
+    }
+
+    /// The maximum number of steps that it takes whatever the tables hold.
+    fn steps(&self, version: Version) -> usize {
+        match &self.kind {
+            // A flow-mod need not be read again for that.
+            Kind::Flow => 1,
+            Kind::Group(_) | Kind::Packet(..) | Kind::Port(_) => self.due(version).as_change().steps(),
         }
     }
 }
@@ -150,7 +159,7 @@ impl Vswitch {
         control: BundleControl,
         bundle: Bundle,
     ) -> Handled {
-        for at in &bundle.others {
+        for at in &bundle.ports {
             let change = &bundle.changes[*at as usize];
             let Kind::Port(pm) = &change.kind else { continue };
             if bundle.flags.contains(BundleFlags::ATOMIC) {
@@ -161,16 +170,16 @@ impl Vswitch {
             }
         }
         self.plane.note_use(bridge, bundle.changes.len());
-        let existing = self.plane.groups_of(bridge, &bundle);
         let version = conn.version();
         let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
         let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].due(version));
         let loose = loose.map(|due| self.plane.control.steps_of(bridge, due.as_change())).sum::<usize>();
         let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
-        let steps = bundle.changes.len() + loose * as_many_more;
+        let steps = bundle.steps + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
         let bundle = changes.bundle.clone();
-        let commit = Commit { control, bundle, existing, packets: None, told: 0 };
+        let added_groups = Vec::new().into_iter().peekable();
+        let commit = Commit { control, bundle, added_groups, packets: None, told: 0 };
         self.change_tables(bridge, conn, request, LongKind::Bundle(Box::new(commit)), changes, steps)
     }
 
@@ -191,7 +200,7 @@ impl Vswitch {
             match &change.kind {
                 Kind::Flow => {}
                 Kind::Group(gm) => {
-                    let existed = !commit.existing.insert(gm.group.group_id);
+                    let existed = commit.added_groups.next_if_eq(at).is_none();
                     self.forward_group_mod(bridge, change.xid, gm, existed);
                 }
                 // Others have seen to it that it can be made; what the device says is no error of the
@@ -201,8 +210,8 @@ impl Vswitch {
                     _ = self.port_mod(bridge, pm, source);
                 }
                 Kind::Packet(packet, dp_port) => {
-                    if let Some(translation) = packets.next() {
-                        self.plane.carry_out(&packet.0.data, *dp_port, translation);
+                    if let Some(translated) = packets.next() {
+                        self.plane.carry_out(&packet.0.data, *dp_port, translated.into());
                     }
                 }
             }
@@ -225,8 +234,10 @@ impl Vswitch {
             closed: false,
             changes: Vec::new(),
             others: Vec::new(),
+            ports: Vec::new(),
             loose: Vec::new(),
             flow_mods: FlowModCounts::default(),
+            steps: 0,
             bytes: Charge::default(),
             opened_by,
             expires: self.bundle_expires(),
@@ -281,7 +292,7 @@ impl Vswitch {
         }
         let change = Change { xid: add.xid, kind, bytes: add.bytes.into_boxed_slice() };
         let held: usize = conn.bundles.values().map(|bundle| bundle.bytes.0).sum();
-        let expires = self.bundle_expires();
+        let (expires, version) = (self.bundle_expires(), conn.version());
         let bundle = conn.bundles.entry(add.bundle_id).or_insert_with(|| self.new_bundle(add.flags, request));
         // As in Open vSwitch, such an error ends the bundle: a commit must not make half of what was meant.
         if bundle.closed {
@@ -293,28 +304,21 @@ impl Vswitch {
             return Err(ErrorKind::OFPBFC_BAD_FLAGS);
         }
         let size = change.size();
-        let is_full = bundle.changes.len() >= MESSAGES_MAX || held + size > CONNECTION_BYTES_MAX;
-        if is_full || !bundle.bytes.add(size) {
+        let is_port = matches!(change.kind, Kind::Port(_));
+        let has_too_many =
+            bundle.changes.len() >= MESSAGES_MAX || (is_port && bundle.ports.len() >= PORTS_MAX);
+        if has_too_many || held + size > CONNECTION_BYTES_MAX || !bundle.bytes.add(size) {
             conn.bundles.remove(&add.bundle_id);
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
         bundle.expires = expires;
         let at = bundle.changes.len() as u32;
         bundle.others.extend((!matches!(change.kind, Kind::Flow)).then_some(at));
+        bundle.ports.extend(is_port.then_some(at));
         bundle.loose.extend(is_loose.then_some(at));
         bundle.flow_mods += flow_mod;
+        bundle.steps += change.steps(version);
         bundle.changes.push(change);
         Ok(())
-    }
-}
-
-impl ForwardingPlane {
-    /// The groups that a bundle names and that are there.
-    fn groups_of(&self, bridge: BridgeIdx, bundle: &Bundle) -> HashSet<u32> {
-        let named = bundle.others.iter().filter_map(|at| match &bundle.changes[*at as usize].kind {
-            Kind::Group(gm) => Some(gm.group.group_id),
-            _ => None,
-        });
-        named.filter(|id| self.control.group(bridge, *id).is_some()).collect()
     }
 }

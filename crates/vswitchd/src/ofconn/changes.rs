@@ -226,7 +226,10 @@ impl Vswitch {
         self.report_rules(conn.as_deref_mut().map(|conn| (conn, change.xid)));
         self.tell_vacancy(bridge);
         match (outcome, &mut change.what) {
-            (Ok(packets), LongKind::Bundle(commit)) => commit.packets = Some(packets.into_iter()),
+            (Ok(done), LongKind::Bundle(commit)) => {
+                commit.packets = Some(done.packets.into_iter());
+                commit.added_groups = done.added_groups.into_iter().peekable();
+            }
             (Ok(_), _) => {}
             (Err((at, error)), LongKind::Bundle(commit)) => {
                 let refused = &commit.bundle.changes[at];

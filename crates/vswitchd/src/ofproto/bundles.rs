@@ -36,10 +36,14 @@ pub(crate) struct Bundle {
     pub changes: Vec<Change>,
     /// The indices of changes that do not concern rules.
     pub others: Vec<u32>,
+    /// The indices of changes of ports.
+    pub ports: Vec<u32>,
     /// The indices of changes whose cost depends on the rules that they select.
     pub loose: Vec<u32>,
     /// How many of them are of rules, by what they do.
     pub flow_mods: FlowModCounts,
+    /// The maximum number of steps that the changes take whatever the tables hold.
+    pub steps: usize,
     /// The memory that the changes use.
     pub bytes: Charge,
     /// The request that opened it, for the error when it expires.

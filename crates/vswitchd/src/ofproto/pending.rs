@@ -3,18 +3,16 @@
 use super::bundles::Bundle;
 use super::held_rules::{HeldByAll, HeldRules};
 use super::monitors::Monitor;
-use datapath::Translation;
 use openflow::connection::RequestHead;
 use openflow::message::{
     AggregateStats, BundleControl, FlowForm, FlowStatsRequest, GroupMod, Message, MeterMod,
 };
 use openflow::{Codec, ReplyWriter};
-use std::collections::HashSet;
+use std::iter::Peekable;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
-use switch::Effect;
-use switch::control::{Cursor, RuleFilter};
+use switch::control::{Cursor, RuleFilter, Translated};
 
 /// A request in progress.
 pub(crate) enum Pending {
@@ -57,10 +55,11 @@ pub(crate) enum LongKind {
 pub(crate) struct Commit {
     pub control: BundleControl,
     pub bundle: Arc<Bundle>,
-    /// The groups that it names and that were there before, and those that it has made since.
-    pub existing: HashSet<u32>,
+    /// Which of its messages have added a group where they could have modified one, once its changes are
+    /// visible.
+    pub added_groups: Peekable<std::vec::IntoIter<u32>>,
     /// Once its changes are visible: what to do with its packets.
-    pub packets: Option<std::vec::IntoIter<Translation<Effect>>>,
+    pub packets: Option<std::vec::IntoIter<Translated>>,
     /// The changes behind it have been followed up.
     pub told: usize,
 }
