@@ -1,17 +1,17 @@
 //! The interpreter of actions.
 
 use super::frozen::needs_reading;
-use super::{ACTION_SET_MAX, CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
+use super::{CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
 use crate::trace::Sink;
 use base::{DropReason, OfPort};
-use flow::action::{PacketInReason, SubField};
+use flow::action::SubField;
 use flow::key::{B_COMMON, B_PIPELINE};
 use flow::mf::{Prereq, Slice};
 use flow::options::{OPTION_BYTES_MAX, Wide};
 use flow::{Action, FieldId, Mf};
-use openflow::text::{PortNames, actions_text, subfield_value_text};
+use openflow::text::subfield_value_text;
 
 /// A mask of the low `count` bits.
 fn ones(count: u16) -> u128 {
@@ -423,93 +423,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         self.clones += 1;
-        let set = std::mem::take(&mut self.action_set);
-        let stack = self.stack.clone();
+        // As in Open vSwitch, the copy has an action set of its own, which is executed at its end.
+        let (set, stack) = (self.copied_action_set(), self.stack.clone());
         let exit = self.exit;
         self.with_packet_restored(|x| {
             x.actions(list);
-            if x.freezing.is_some() {
-                x.finish_freezing();
-            }
+            x.finish_pipeline();
         });
         self.clones -= 1;
         self.exit = exit;
         self.stack = stack;
         self.action_set = set;
-    }
-
-    #[inline(never)]
-    fn write_actions(&mut self, list: &'a [Action]) {
-        if self.action_set.len() + list.len() > ACTION_SET_MAX {
-            self.trace.error(|| format!("over {ACTION_SET_MAX} actions in the action set"));
-            self.fail(DropReason::TranslationError, "Too many actions in the action set");
-            return;
-        }
-        self.action_set.extend(list);
-        // A group takes precedence over outputs.
-        let is_group = |action: &&Action| matches!(action, Action::Group(_));
-        let port = self.action_set.iter().rev().find_map(|action| match action {
-            Action::Output { port, .. } => Some(*port),
-            _ => None,
-        });
-        let port = port.filter(|_| !self.action_set.iter().any(is_group));
-        self.set_actset_output(port.unwrap_or(OfPort::UNSET));
-    }
-
-    /// No packet arrives with an action set, so this needs no bit of the flow's mask. Kept out of `new`, so
-    /// that `new` constructs the translation in place.
-    #[inline(always)]
-    pub(super) fn without_action_set(&mut self) {
-        self.key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
-    }
-
-    /// Where the action set would send the packet.
-    pub(super) fn set_actset_output(&mut self, port: OfPort) {
-        self.write_field(FieldId::ActsetOutput, port.0.into());
-    }
-
-    /// Executes the action set.
-    #[inline(never)]
-    pub(super) fn execute_action_set(&mut self) {
-        if self.action_set.is_empty() || self.exit || self.error.is_some() {
-            return;
-        }
-        let ordered = in_order(&std::mem::take(&mut self.action_set));
-        if ordered.is_empty() {
-            return;
-        }
-        self.trace.enter_action_set();
-        // After a patch port, other lists follow this one.
-        let reason = self.controller_reason;
-        if reason == PacketInReason::Action {
-            self.controller_reason = PacketInReason::ActionSet;
-        }
-        for (i, action) in ordered.iter().enumerate() {
-            if self.freezing.is_none() {
-                if !self.actions(std::slice::from_ref(*action)) {
-                    break;
-                }
-            } else if i < ordered.len() {
-                self.leave_for_later(std::slice::from_ref(*action));
-            }
-        }
-        self.controller_reason = reason;
-        self.trace.leave_action_set();
-    }
-
-    /// Reports the contents of the action set.
-    fn report_action_set(&mut self, verb: &str) {
-        let set = &self.action_set;
-        self.trace.detail(|| {
-            let ordered: Vec<Action> = in_order(set).into_iter().cloned().collect();
-            match ordered.is_empty() {
-                true => format!("action set {verb} empty"),
-                false => {
-                    let text = actions_text(&ordered, openflow::Version::V13, PortNames::none());
-                    format!("action set {verb}: {text}")
-                }
-            }
-        });
     }
 
     /// Reports the new value of some bits of the packet.
@@ -640,59 +564,4 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.write_field(FieldId::VlanTpid2, u128::from(third_tpid));
         self.vlan_moved = true;
     }
-}
-
-/// The actions of a set in the order of OpenFlow 1.3 section 5.10: the last one written of each kind. Empty
-/// if the set does not say where the packet goes.
-fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
-    let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
-    let ends: [fn(&Action) -> bool; 5] = [
-        |a| matches!(a, Action::Group(_)),
-        // Other output actions, such as Open vSwitch's output to a register's port, are not allowed in a set.
-        |a| matches!(a, Action::Output { .. }),
-        |a| matches!(a, Action::Resubmit { .. }),
-        |a| matches!(a, Action::CtClear),
-        |a| matches!(a, Action::Ct(_)),
-    ];
-    let Some(end) = ends.into_iter().find_map(last) else { return Vec::new() };
-    let kinds: [fn(&Action) -> bool; 9] = [
-        |a| matches!(a, Action::PopVlan),
-        |a| matches!(a, Action::PopMpls(_)),
-        |a| matches!(a, Action::Decap { .. }),
-        |a| matches!(a, Action::Encap { .. }),
-        |a| matches!(a, Action::PushMpls(_)),
-        |a| matches!(a, Action::PushVlan(_)),
-        |a| matches!(a, Action::DecTtl(_)),
-        |a| matches!(a, Action::DecMplsTtl),
-        |a| matches!(a, Action::DecNshTtl),
-    ];
-    let mut ordered: Vec<&'a Action> = kinds.into_iter().filter_map(last).collect();
-    ordered.extend(set.iter().copied().filter(|a| is_set(a)));
-    ordered.push(end);
-    ordered
-}
-
-/// The same for a bucket, which is an action set of its own.
-pub(crate) fn action_set_order(set: &[Action]) -> Box<[Action]> {
-    in_order(&set.iter().collect::<Vec<_>>()).into_iter().cloned().collect()
-}
-
-fn is_set(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::SetField { .. }
-            | Action::SetOption { .. }
-            | Action::Load { .. }
-            | Action::Move { .. }
-            | Action::SetVlanVid { .. }
-            | Action::SetVlanPcp { .. }
-            | Action::SetMplsLabel(_)
-            | Action::SetMplsTc(_)
-            | Action::SetMplsTtl(_)
-            | Action::SetTpSrc(_)
-            | Action::SetTpDst(_)
-            | Action::SetNwTtl(_)
-            | Action::SetTunnel { .. }
-            | Action::SetQueue(_)
-    )
 }

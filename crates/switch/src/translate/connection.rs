@@ -91,7 +91,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// A copy continues in a table after tracking.
     fn go_on_tracked(&mut self, table: u8, tracked: &Tracked<'_>) {
-        let (set, stack) = (self.action_set.clone(), self.stack.clone());
+        let (set, stack) = (self.copied_action_set(), self.stack.clone());
         let rest = self.freezing.take();
         let was_tracked = std::mem::replace(&mut self.is_tracked, true);
         // The state of the copy does not contain them, but the rest of the list may read them.

@@ -1,6 +1,7 @@
 //! Groups and meters. For groups: which buckets get the packet, and what they do with a copy of it.
 //!
 //! A bucket is an action set. It works on a copy: actions after the group see the packet as it was before.
+//! But tables to which a bucket resubmits write to the packet's own action set and stack, as in Open vSwitch.
 //! Whether a bucket is live is looked up in the tables of ports and groups. The flow visits these words, so
 //! that it is translated again when a link goes down.
 //!
@@ -106,8 +107,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         self.trace.enter_bucket(group.buckets()[n].id);
         self.out.credits.push(group.bucket_slots[n]);
-        let set = std::mem::take(&mut self.action_set);
-        let stack = self.stack.clone();
         let before = (self.exit, self.list_ends, self.in_bucket);
         self.in_bucket = true;
         self.depth += 1;
@@ -117,7 +116,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.with_packet_restored(|x| {
             x.actions(&group.actions[n]);
             if x.freezing.is_some() {
+                // It comes back with copies of the packet's action set and stack.
+                let (set, stack) = (x.copied_action_set(), x.stack.clone());
                 x.finish_freezing();
+                (x.action_set, x.stack) = (set, stack);
             }
         });
         // A header that cannot come or go ends the copy alone.
@@ -127,8 +129,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         self.depth -= 1;
         (self.exit, self.list_ends, self.in_bucket) = before;
-        self.stack = stack;
-        self.action_set = set;
         self.trace.leave();
     }
 

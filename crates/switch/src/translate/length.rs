@@ -49,7 +49,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// What happens to packets for which the bit has this value; returns whether that ends in an `exit`.
     fn branch(&mut self, target: &SubField, is_larger: bool, rest: &'a [Action]) -> (Vec<DpAction>, bool) {
-        let (set, stack) = (self.action_set.clone(), self.stack.clone());
+        let (set, stack) = (self.copied_action_set(), self.stack.clone());
         let actions = self.translated_apart(|x| {
             x.write_sub(target, is_larger.into());
             if rest.is_empty() {

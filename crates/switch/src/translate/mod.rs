@@ -10,12 +10,12 @@
 //! - the visits: each lookup records its table and the words that were rewritten before it;
 //! - the Set actions: at an output, those `written` bits that `base` is not known to have.
 //!
-//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
-//! links; `encap` pushes and removes outer headers; `learn` creates rules; `length` branches by packet
-//! length; `output` has ports, patch ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal`
-//! is the learning switch; `commit` emits the datapath's actions; `copies` has those on copies; `dropped` has
-//! lists without output; `levels` bounds their nesting; `frozen` has what waits while a packet is extracted
-//! again.
+//! Files: this one has the state and the lookup; `actions` interprets actions one by one, `action_set` those
+//! of the set; `choice` chooses links; `encap` pushes and removes outer headers; `learn` creates rules;
+//! `length` branches by packet length; `output` has ports, patch ports and packet-ins; `ttl` handles TTLs;
+//! `group` has groups; `normal` is the learning switch; `commit` emits the datapath's actions; `copies` has
+//! those on copies; `dropped` has lists without output; `levels` bounds their nesting; `frozen` has what
+//! waits while a packet is extracted again.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels. So functions on that path have small stack
 //! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on half of a
@@ -24,6 +24,7 @@
 //! Threads: any number at once. Only the result is allocated, unless rules freeze or clone, cross a patch
 //! cable, or use the stack, the action set or a packet-in.
 
+mod action_set;
 mod actions;
 mod choice;
 mod commit;
@@ -43,7 +44,7 @@ mod output;
 mod stack;
 mod ttl;
 
-pub(crate) use actions::action_set_order;
+pub(crate) use action_set::action_set_order;
 pub(crate) use entry::{packet, packet_in_bridge, packet_out, prefetch};
 
 use self::dropped::{drop_at_last, has_output};
@@ -76,9 +77,6 @@ pub const RESUBMITS_MAX: u32 = 4096;
 const CLONES_NESTED_MAX: u32 = 1024;
 /// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;
-/// Maximum number of actions in the action set: twice as many as an instruction has room for. (There is no
-/// such bound in Open vSwitch.) Each further instruction looks at all of them.
-const ACTION_SET_MAX: usize = 8192;
 /// Maximum number of tags for which the key has no room. (Open vSwitch knows of none.)
 const TAGS_BELOW_MAX: usize = 64;
 /// Beyond this many datapath actions, no further table or group is looked up.
@@ -224,6 +222,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     liveness: u32,
     stack: Stack,
     action_set: Vec<&'a Action>,
+    /// Actions in all copies of it so far.
+    set_copied: usize,
     exit: bool,
     /// The list with the action ends here; the lists that led to it continue.
     list_ends: bool,
@@ -308,6 +308,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             liveness: 0,
             stack: Stack::default(),
             action_set: Vec::new(),
+            set_copied: 0,
             exit: false,
             list_ends: false,
             by_connection: false,

@@ -326,6 +326,24 @@ fn a_bucket_is_an_action_set_on_a_copy() {
     assert_eq!(r.switch.port_view(PortNo(104)).get().1, Depth::Everything);
 }
 
+#[test]
+fn a_packet_that_a_bucket_has_tracked_comes_back_with_the_action_set() {
+    let mut r = rig();
+    let ct = parse_actions("ct(table=5,zone=1)", ActionsIn::Flow, PortNames::none()).unwrap();
+    r.add(group(1, GroupType::All, &[&ct]));
+    let ip = Match::any().with(FieldId::EthType, 0x800);
+    let list = vec![Action::WriteActions(vec![output(2)]), Action::Group(1)];
+    r.control.flow_mod(r.br, &FlowMod::add(ip.clone(), list), 0).unwrap();
+    let after = FlowMod { table_id: 5, ..FlowMod::add(ip, vec![output(3)]) };
+    r.control.flow_mod(r.br, &after, 0).unwrap();
+    let actions = r.translate(&packet(0)).actions;
+    let [DpAction::Clone(copy), DpAction::Output(PortNo(102))] = &actions[..] else { panic!("{actions:?}") };
+    let [DpAction::Ct(_), DpAction::Recirc(id)] = copy[..] else { panic!("{actions:?}") };
+    let mut key = packet(0);
+    key.set(FieldId::RecircId, id.into());
+    assert_eq!(r.translate(&key).actions, [out(3), out(2)]);
+}
+
 /// The translation of the round in which a packet comes back with its hash.
 fn hashed(r: &Rig, key: &Key) -> Translation<Effect> {
     let first = r.translate(key);

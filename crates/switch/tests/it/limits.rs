@@ -70,6 +70,43 @@ fn clones_nest_1024_deep_over_all_lists_and_no_deeper() {
 }
 
 #[test]
+fn clones_that_execute_action_sets_within_each_other_have_the_same_limits() {
+    let again = |table| Action::Resubmit { in_port: None, table: Some(table), ct: false };
+    let next = |n: u64| Action::Load { target: reg(0), value: n, as_set_field: false };
+    let reg0 = |n: u64| Match::any().with(FieldId::Reg0, n.into());
+    // Rounds of 253 tables each, in which a table leads to the next by the set that a clone executes.
+    let rounds = |rounds: u64| {
+        let mut r = rig();
+        for n in 0..rounds {
+            for table in 0..253 {
+                let set = Action::WriteActions(vec![again(table + 1)]);
+                r.add(table, 1, reg0(n), vec![set, Action::Clone(vec![output(2)])]);
+            }
+            r.add(253, 1, reg0(n), vec![next(n + 1), again(0)]);
+        }
+        (0..253).for_each(|table| r.add(table, 0, Match::any(), vec![again(table + 1)]));
+        r.add(253, 0, Match::any(), vec![again(0)]);
+        on_half_a_workers_stack(r)
+    };
+    assert_eq!(rounds(4), [DpAction::Drop(DropReason::ResubmitLimit)]);
+    assert_eq!(rounds(5), [DpAction::Drop(DropReason::ResubmitDepth)]);
+}
+
+#[test]
+fn copies_of_the_action_set_are_bounded_over_all_tables() {
+    let fate = |clones: usize| {
+        let mut r = rig();
+        let mut set = vec![Action::SetNwTtl(5); 4095];
+        set.push(output(3));
+        let list = [vec![Action::WriteActions(set)], vec![Action::Clone(vec![]); clones]].concat();
+        r.add(0, 1, Match::any(), list);
+        r.actions(&packet(101))
+    };
+    assert_eq!(fate(256).iter().filter(|action| **action == out(3)).count(), 257);
+    assert_eq!(fate(257), [DpAction::Drop(DropReason::TranslationError)]);
+}
+
+#[test]
 fn tags_and_the_action_set_are_bounded_over_all_tables() {
     let failed = [DpAction::Drop(DropReason::TranslationError)];
     let again = || Action::Resubmit { in_port: None, table: Some(1), ct: false };

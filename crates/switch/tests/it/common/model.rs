@@ -296,12 +296,15 @@ impl Run<'_> {
             depth,
         };
         self.table(&mut place, 0, None);
-        if place.set.is_empty() || place.stopped || place.dropped {
-            return;
+        self.execute_set(&mut place, 0);
+    }
+
+    fn execute_set(&mut self, at: &mut Place, table: u8) {
+        if !at.set.is_empty() && !at.stopped && !at.dropped {
+            at.in_set = true;
+            let ordered = in_order(&std::mem::take(&mut at.set));
+            self.list(at, &ordered, table);
         }
-        place.in_set = true;
-        let ordered = in_order(&std::mem::take(&mut place.set));
-        self.list(&mut place, &ordered, 0);
     }
 
     fn table(&mut self, at: &mut Place, table: u8, in_port: Option<u16>) {
@@ -358,11 +361,7 @@ impl Run<'_> {
             set(&mut copy, bit.field, u128::from(is_larger) << bit.offset, 1 << bit.offset);
             self.list(&mut copy, rest, table);
             exits &= copy.stopped;
-            if !copy.stopped && !copy.dropped && !copy.set.is_empty() {
-                copy.in_set = true;
-                let ordered = in_order(&std::mem::take(&mut copy.set));
-                self.list(&mut copy, &ordered, table);
-            }
+            self.execute_set(&mut copy, table);
             if (self.length > limit) != is_larger {
                 self.fate.seen = seen;
                 if let (Some(now), Some(before)) = (&mut self.clocked, clocked) {
@@ -444,9 +443,10 @@ impl Run<'_> {
                 }
             }
             Action::Clone(list) => {
-                let mut copy =
-                    Place { packet: at.packet.clone(), stack: at.stack.clone(), set: vec![], ..*at };
+                let (stack, set) = (at.stack.clone(), at.set.clone());
+                let mut copy = Place { packet: at.packet.clone(), stack, set, ..*at };
                 self.list(&mut copy, list, table);
+                self.execute_set(&mut copy, table);
             }
             Action::Group(id) => self.group(at, *id, table),
             Action::Meter(id) => {
@@ -490,13 +490,14 @@ impl Run<'_> {
         for bucket in chosen {
             let mut copy = Place {
                 packet: at.packet.clone(),
-                stack: at.stack.clone(),
-                set: vec![],
+                stack: std::mem::take(&mut at.stack),
+                set: std::mem::take(&mut at.set),
                 in_bucket: true,
                 depth: at.depth + 1,
                 ..*at
             };
             self.list(&mut copy, &in_order(&bucket.actions), table);
+            (at.stack, at.set) = (copy.stack, copy.set);
         }
     }
 
