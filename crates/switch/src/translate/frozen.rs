@@ -5,6 +5,7 @@
 //! with that number as its recirculation id, and the next translation thaws it.
 
 use super::continuation::{self, Rest, Step, Tracked};
+use super::ordered::ActionSet;
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
 use crate::effect::Effect;
@@ -121,7 +122,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.commit();
         let rest = Rest {
             steps,
-            action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
+            action_set: std::mem::take(&mut self.action_set).into_actions(),
             stack: std::mem::take(&mut self.stack),
             is_tracked: self.is_tracked,
         };
@@ -279,7 +280,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         // The priority belongs to the datapath, and the packet still has it.
         self.base.set(FieldId::SkbPriority, self.key.get(FieldId::SkbPriority));
         self.base_known.add_exact(FieldId::SkbPriority);
-        self.action_set = rest.action_set.iter().collect();
+        self.action_set = ActionSet::of(&rest.action_set);
         self.stack = rest.stack.clone();
         (self.is_tracked, self.is_tracked_below) = (rest.is_tracked, rest.is_tracked);
         for step in &rest.steps {

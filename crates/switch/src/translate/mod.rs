@@ -40,15 +40,17 @@ pub(crate) mod learn;
 mod length;
 mod levels;
 mod normal;
+mod ordered;
 mod output;
 mod stack;
 mod ttl;
 
-pub(crate) use action_set::action_set_order;
 pub(crate) use entry::{packet, packet_in_bridge, packet_out, prefetch};
+pub(crate) use ordered::action_set_order;
 
 use self::dropped::{drop_at_last, has_output};
 use self::levels::{LEVELS_MAX, levels};
+use self::ordered::ActionSet;
 use self::stack::Stack;
 use crate::changelog::{rule_table, word_table};
 use crate::effect::Effect;
@@ -63,7 +65,7 @@ use base::{DropReason, OfPort, Version};
 use datapath::hash::PacketHash;
 use datapath::{DpAction, Rewrite, Scratch, Translation, Visit};
 use flow::action::PacketInReason;
-use flow::{Action, FieldId, Key, Mask, Match, Mf};
+use flow::{FieldId, Key, Mask, Match, Mf};
 use openflow::message::TableMiss;
 use std::sync::LazyLock;
 
@@ -221,7 +223,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     buckets: u32,
     liveness: u32,
     stack: Stack,
-    action_set: Vec<&'a Action>,
+    action_set: ActionSet<'a>,
     /// Actions in all copies of it so far.
     set_copied: usize,
     exit: bool,
@@ -307,7 +309,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             buckets: 0,
             liveness: 0,
             stack: Stack::default(),
-            action_set: Vec::new(),
+            action_set: ActionSet::default(),
             set_copied: 0,
             exit: false,
             list_ends: false,
