@@ -57,7 +57,8 @@ pub trait TxQueue: Send {
     /// be used again.
     fn set_aside(&mut self, _cache: &mut PoolCache) {}
 
-    /// The worker gives the queue up: waits briefly for what is in flight and takes back every buffer.
+    /// The worker gives the queue up: waits briefly for what is in flight and takes back buffers. Those that
+    /// the device has even then come back with the port's end.
     fn close(&mut self, _cache: &mut PoolCache) {}
 }
 

@@ -54,7 +54,8 @@ pub trait RxQueue: Send {
     /// Called after sleeping, or instead of it: no wake-ups are needed any more.
     fn disarm(&mut self) {}
 
-    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in
-    /// rings of its own.
+    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers that it holds.
+    /// Those of a device come back with the port's end: the kernel may take long for that, and the worker has
+    /// other ports.
     fn close(&mut self, _cache: &mut PoolCache) {}
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariants: nothing that we create in the kernel outlives the process, killed or not (the program depends
 //! on a link, the sockets on descriptors), except that device offloads we turned off are turned on again only
-//! by a clean exit; every chunk lent to the kernel comes back when the queue that lent it is closed.
+//! by a clean exit; every chunk lent to the kernel comes back with the end of the port and of its queues.
 //!
 //! Threads: [`AfXdpPort`] belongs to the control thread, each queue to one worker; they share counters, the
 //! longest frame, and the map that steers packets.

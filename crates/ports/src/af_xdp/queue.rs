@@ -216,7 +216,7 @@ impl RxQueue for XskRxQueue {
         let waiting = rings.rx.available();
         rings.rx.release(waiting);
         self.stats.dropped.add(u64::from(waiting));
-        self.socket.park_rx(rings, cache);
+        self.socket.park_rx(rings);
     }
 }
 
@@ -565,7 +565,7 @@ impl TxQueue for XskTxQueue {
             std::thread::yield_now();
         }
         if let Some(rings) = self.rings.take() {
-            self.socket.park_tx(rings, cache);
+            self.socket.park_tx(rings);
         }
     }
 }

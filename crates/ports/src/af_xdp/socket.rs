@@ -5,8 +5,10 @@
 //! received at one is valid for sending at another. Each has its own fill and completion rings.
 //!
 //! A socket has two sides, receive and transmit, which may belong to different threads. A closed side parks
-//! its rings here. When both are closed, the rings are unmapped and the descriptor is closed. Only when the
-//! kernel can no longer touch them do the chunks that it still held return to the pool.
+//! its rings here. When the port as well lets go of the socket, the rings are unmapped and the descriptor is
+//! closed, which the kernel may take long for: the port's end may wait for that, but no worker, which serves
+//! other ports. Only when the kernel can no longer touch them do the chunks that it still held return to the
+//! pool.
 //!
 //! When is that? In copy mode, once close returns: the kernel has waited for active receivers, and has copied
 //! what it transmits. A zero-copy driver lets go later, on a work queue; the proof is that the queue can be
@@ -19,7 +21,7 @@ use super::lent::Lent;
 use super::ring::{Consumer, Producer, RingLayout};
 use super::sys;
 use crate::PortError;
-use packet::{Pool, PoolCache, PoolConfig};
+use packet::{Pool, PoolConfig};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -88,7 +90,7 @@ struct State {
     owner: Option<OwnedFd>,
     rx: Option<RxRings>,
     tx: Option<TxRings>,
-    /// The kernel's counters when last read: a closed socket can no longer be asked.
+    /// The kernel's counters when last read.
     statistics: libc::xdp_statistics,
 }
 
@@ -277,7 +279,7 @@ impl Socket {
         std::ptr::eq(self.pool, pool) && self.kind == kind && !self.is_gone()
     }
 
-    /// The descriptor, good as long as one of the two sides is open.
+    /// The descriptor, good as long as this is.
     #[inline(always)]
     pub(super) fn fd(&self) -> RawFd {
         self.fd
@@ -299,40 +301,31 @@ impl Socket {
         self.state.lock().expect("no panic while held").ask_statistics()
     }
 
-    /// Parks the receiving side's rings, and ends the socket where both sides are parked. `cache` gets the
-    /// chunks.
-    pub(super) fn park_rx(&self, rings: RxRings, cache: &mut PoolCache) {
-        let mut state = self.state.lock().expect("no panic while held");
-        state.rx = Some(rings);
-        self.end_if_parked(&mut state, cache);
+    /// Parks the receiving side's rings until the socket ends.
+    pub(super) fn park_rx(&self, rings: RxRings) {
+        self.state.lock().expect("no panic while held").rx = Some(rings);
     }
 
     /// Parks the transmit side's rings, likewise.
-    pub(super) fn park_tx(&self, rings: TxRings, cache: &mut PoolCache) {
-        let mut state = self.state.lock().expect("no panic while held");
-        state.tx = Some(rings);
-        self.end_if_parked(&mut state, cache);
+    pub(super) fn park_tx(&self, rings: TxRings) {
+        self.state.lock().expect("no panic while held").tx = Some(rings);
     }
 }
 
-impl Socket {
-    fn end_if_parked(&self, state: &mut State, cache: &mut PoolCache) {
-        if state.rx.is_none() || state.tx.is_none() {
-            return;
-        }
-        state.ask_statistics();
-        let (Some(rx), Some(tx)) = (state.rx.take(), state.tx.take()) else { return };
-        let (RxRings { rx, fill, lent: mut rx_lent }, TxRings { tx, completion, lent: mut tx_lent }) =
-            (rx, tx);
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().expect("no panic while held");
         // The mappings hold the socket as well: they go first, then the descriptor. When that is closed, the
         // kernel unbinds the socket and waits for active receivers.
-        drop((rx, fill));
-        drop((tx, completion));
+        let lent = [state.rx.take().map(|rings| rings.lent), state.tx.take().map(|rings| rings.lent)];
         drop(state.owner.take());
-        if self.kind.zero_copy && !wait_until_released(self.ifindex, self.queue_id) {
+        let mut lent: Vec<Lent> = lent.into_iter().flatten().filter(|lent| lent.count() > 0).collect();
+        let holds = self.kind.zero_copy && !lent.is_empty();
+        if holds && !wait_until_released(self.ifindex, self.queue_id) {
             return;
         }
-        for idx in rx_lent.drain().chain(tx_lent.drain()) {
+        let mut cache = self.pool.cache();
+        for idx in lent.iter_mut().flat_map(Lent::drain) {
             cache.give_chunk(idx);
         }
     }
@@ -401,10 +394,10 @@ mod tests {
         let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
         let (socket, rx, tx) = open(&spec, kind).unwrap();
         assert!(!is_released(ifindex, 0));
-        let mut cache = pool.cache();
-        socket.park_rx(rx, &mut cache);
-        assert!(!is_released(ifindex, 0), "one side is still open");
-        socket.park_tx(tx, &mut cache);
+        socket.park_rx(rx);
+        socket.park_tx(tx);
+        assert!(!is_released(ifindex, 0), "a worker that closes its sides does not wait for the kernel");
+        drop(socket);
         assert!(wait_until_released(ifindex, 0));
         assert!(is_released(ifindex + 1000, 0), "a device that is gone holds nothing");
     }
@@ -423,9 +416,9 @@ mod tests {
         let (two, ..) = open(second);
         assert_eq!((one.shares_umem, two.shares_umem), (false, true));
         // The registration outlives the socket that made it, and any that has it will do.
-        let mut cache = pool.cache();
-        one.park_rx(rx, &mut cache);
-        one.park_tx(tx, &mut cache);
+        one.park_rx(rx);
+        one.park_tx(tx);
+        drop(one);
         let (three, ..) = open(first);
         assert!(three.shares_umem);
         assert!(!two.is_umem_for(pool, BindKind { need_wakeup: false, ..kind }));

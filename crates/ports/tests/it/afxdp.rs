@@ -68,9 +68,9 @@ fn hosts_reach_each_other_by_ping_tcp_and_udp_with_no_ethtool_step() {
     assert!(there > MBITS_MIN && back > MBITS_MIN && udp > 25.0, "{there} {back} {udp}");
     let report = forwarder.stop();
     assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "veth left no checksum unfinished: {report:?}");
+    drop((p0, p1));
     let stats = pool.stats();
     assert_eq!(stats.free, stats.total, "every chunk came back");
-    drop((p0, p1));
     wait_for("the programs go with the ports", || net.xdp_of("p0").is_none() && net.xdp_of("p1").is_none());
 }
 
@@ -92,9 +92,9 @@ fn with_forwarder(
     let forwarder = Forwarder::start(pool, [p0, p1]);
     work(&mut ports, &forwarder.report);
     forwarder.stop();
+    drop(ports);
     let stats = pool.stats();
     assert_eq!(stats.free, stats.total, "every chunk came back");
-    drop(ports);
     let attached =
         |p| net.try_on("s", "true").succeeded() && has_interface(net, p) && net.xdp_of(p).is_some();
     wait_for("the programs go with the ports", || !attached("p0") && !attached("p1"));
