@@ -16,7 +16,7 @@ const RING_SIZE: u16 = 2048;
 /// Descriptors of the chain that precedes it in the burst.
 const SHORT: u16 = 1500;
 /// Mappings that the process can still have: fewer than if every page touched made two more.
-const MAPPINGS_LEFT: usize = 5000;
+const MAPPINGS_LEFT: usize = 3000;
 const PAGE: usize = 4096;
 /// Where the memory begins that will vanish.
 const GUEST: u64 = 1 << 40;
