@@ -4,6 +4,7 @@ use crate::compare;
 use crate::lab::switch::list::NAMES;
 use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
+use crate::machine::lease;
 use crate::process::MISSING;
 use crate::report::beside::first_figures;
 use crate::result::rows::RowFile;
@@ -301,6 +302,14 @@ impl Runner<'_> {
                 && load.is_measurable()
             {
                 self.calibrate(store, load)?;
+            }
+            for process in lease::others() {
+                let text =
+                    "Another run of this benchmark shared the processors with some of this one's steps.";
+                eprintln!(
+                    "{id}: another run is under way, process {process}: it and this one disturb each other"
+                );
+                store.warn(text.into())?;
             }
             let start = Instant::now();
             let result = match part {

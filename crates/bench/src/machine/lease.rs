@@ -81,6 +81,12 @@ pub fn mark(command: &mut Command) {
     }
 }
 
+/// Makes DPDK put its files in a directory that goes with the process, unless that is [one of the
+/// run's](mark).
+pub fn keep_dpdk_files_in(dir: &Path, command: &mut Command) {
+    command.env(DPDK_FILES, dir);
+}
+
 /// Interrupts what a run has started, as a terminal's Ctrl-C does, but not those in `told`.
 pub fn interrupt(dir: &Path, told: &mut BTreeSet<Marked>) {
     signal_new(dir, told, Signal::INT);
@@ -109,18 +115,31 @@ fn is_trusted(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == own && m.mode() & OTHERS_WRITE == 0)
 }
 
+/// All leases: the process that each was made by, when that started, and the directory.
+fn leases() -> impl Iterator<Item = (u32, u64, PathBuf)> {
+    fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let (pid, since) = name.strip_prefix(PREFIX)?.split_once('-')?;
+        Some((pid.parse().ok()?, since.parse().ok()?, entry.path()))
+    })
+}
+
+/// Processes of other runs that are under way on this machine.
+pub fn others() -> Vec<u32> {
+    let own = std::process::id();
+    leases()
+        .filter(|(pid, since, _)| *pid != own && started(*pid) == Some(*since))
+        .map(|(pid, ..)| pid)
+        .collect()
+}
+
 /// Gives back what runs that were killed have left. Returns a line for each thing that was given back.
 pub fn sweep() -> Vec<String> {
     let mut done = Vec::new();
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some((pid, since)) = name.strip_prefix(PREFIX).and_then(|owner| owner.split_once('-')) else {
-            continue;
-        };
-        let (Ok(pid), Ok(since)) = (pid.parse::<u32>(), since.parse::<u64>()) else { continue };
-        if started(pid) != Some(since) && is_trusted(&entry.path()) {
-            give_back(&entry.path(), &mut done);
-            done.push(format!("directory {}", entry.path().display()));
+    for (pid, since, dir) in leases() {
+        if started(pid) != Some(since) && is_trusted(&dir) {
+            give_back(&dir, &mut done);
+            done.push(format!("directory {}", dir.display()));
         }
     }
     done
@@ -283,6 +302,23 @@ mod tests {
         fs::remove_dir_all(fs::read_link(lease(2)).unwrap()).unwrap();
         fs::remove_file(lease(2)).unwrap();
         (3..5).for_each(|n| fs::remove_dir_all(lease(n)).unwrap());
+    }
+
+    #[test]
+    fn other_runs_are_those_whose_process_lives() {
+        let mut process = process_of(Path::new("none"));
+        let since = started(process.id()).unwrap();
+        let leases = [since, since + 1]
+            .map(|since| std::env::temp_dir().join(format!("{PREFIX}{}-{since}", process.id())));
+        let is_other = |pid| others().contains(&pid);
+        fs::create_dir(&leases[1]).unwrap();
+        assert!(!is_other(process.id()), "another process had this number");
+        fs::create_dir(&leases[0]).unwrap();
+        assert!(is_other(process.id()) && !is_other(std::process::id()));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(!is_other(process.id()));
+        leases.iter().for_each(|lease| drop(fs::remove_dir(lease)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::machine::conditions::{self, BURST};
 use crate::machine::huge_pages::HugePages;
+use crate::machine::lease;
 use crate::machine::turns::turn;
 use crate::measure::rig::{Sample, WORKER_CPU, limit_bursts};
 use crate::process::{Process, TempDir, run, wait_for};
@@ -301,5 +302,6 @@ fn vsctl(dir: &Path, args: &[&str]) -> Result<String, String> {
 fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
     let log = std::fs::File::create(dir.join("stderr")).map_err(|e| e.to_string())?;
     command.env("OVS_RUNDIR", dir).env("OVS_DBDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir);
+    lease::keep_dpdk_files_in(dir, command);
     Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
 }

@@ -11,6 +11,7 @@
 //! packets come from a guest of the benchmark's own ([`pvp_guests`]) instead of a source in memory.
 
 use crate::goals;
+use crate::machine::lease;
 use crate::machine::turns::turn;
 use crate::measure::frames::{self, Order};
 use crate::measure::ovs_dpdk::OvsDpdk;
@@ -159,6 +160,7 @@ impl Guest {
                 command.args(["--lcores", &format!("8@{DRIVER_CPU},9@{DRIVER_CPU}")]);
                 command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf"]);
                 command.arg(format!("--file-prefix=pvp-{}-{name}", std::process::id()));
+                lease::keep_dpdk_files_in(dir, &mut command);
                 let device = format!("path={},server=1,queues=1,queue_size={RING_SIZE}", socket.display());
                 command.arg(format!("--vdev=net_virtio_user0,{device}"));
                 command.args(["--", "--forward-mode=io", "--nb-cores=1", "--total-num-mbufs=4096"]);

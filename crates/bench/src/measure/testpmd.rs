@@ -2,6 +2,7 @@
 
 use crate::machine::conditions::{self, BURST};
 use crate::machine::huge_pages::HugePages;
+use crate::machine::lease;
 use crate::machine::turns;
 use crate::machine::watch::Watch;
 use crate::measure::rig::WORKER_CPU;
@@ -51,6 +52,7 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(File::create(dir.0.join("stderr")).map_err(|e| format!("testpmd's messages: {e}"))?);
+    lease::keep_dpdk_files_in(&dir.0, &mut command);
     let mut process = Process::spawn(&mut command)?;
     let output = BufReader::new(process.0.stdout.take().ok_or("testpmd's output")?);
     let (sender, lines) = channel();

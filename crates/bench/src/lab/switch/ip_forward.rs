@@ -4,7 +4,7 @@
 use super::bridge::InKernel;
 use super::{Ask, Forwards, Running, Setup, Switch};
 use crate::lab::net::{MAC, MAC_BACK};
-use crate::lab::traffic::pattern::Vary;
+use crate::lab::traffic::pattern::{Protocol, Vary};
 
 /// See the module documentation.
 pub struct IpForward;
@@ -31,7 +31,8 @@ impl Switch for IpForward {
                 "the routes are for addresses of the built-in generator, which this one does not send".into(),
             );
         }
-        if ask.pattern.vlan || ask.pattern.ipv6 || ask.pattern.vary == Vary::L2 {
+        let is_capture = matches!(ask.pattern.protocol, Protocol::Pcap(_));
+        if is_capture || ask.pattern.vlan || ask.pattern.ipv6 || ask.pattern.vary == Vary::L2 {
             return Some(format!("the routes are for untagged IPv4, not for {}", ask.pattern));
         }
         let copies = ask.topology.hops.iter().any(|hop| hop.to.len() > 1);

@@ -9,6 +9,7 @@ use super::{
 use crate::daemon::in_namespace;
 use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::lab::testpmd;
+use crate::lab::traffic::pattern::Protocol;
 use crate::machine::huge_pages;
 use crate::process::{Process, TempDir};
 use std::collections::BTreeMap;
@@ -39,6 +40,13 @@ impl Switch for Testpmd {
     fn refuses(&self, ask: &Ask) -> Option<String> {
         if !ask.topology.is_chain() && !ask.topology.is_pair() {
             return Some("testpmd forwards each port to the next one only".into());
+        }
+        if self.mode != "io" && matches!(ask.pattern.protocol, Protocol::Pcap(_)) {
+            return Some(format!(
+                "testpmd's mode {} writes Ethernet addresses, and frames of a capture are known by their bytes \
+                 alone; its mode io leaves them as they are",
+                self.mode
+            ));
         }
         too_long_for_dpdk(ask).or_else(|| missing(testpmd::PROGRAM, "dpdk-dev"))
     }
@@ -148,6 +156,24 @@ fn agreed(said: &str, guests: usize) -> Vec<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::switch::list;
+    use crate::lab::topology::{Vnic, find};
+
+    #[test]
+    fn frames_of_a_capture_are_not_sent_where_their_bytes_would_change() {
+        let (topology, pattern) = (find("P2P").unwrap(), &"pcap=x".parse().unwrap());
+        let ask = Ask { topology, vnic: Vnic::Tap, pattern, is_foreign: false, mtu: 1500 };
+        for (name, writes) in
+            [("testpmd-io", false), ("testpmd-mac", true), ("testpmd-macswap", true), ("ip-forward", true)]
+        {
+            let refused = list::find(name).unwrap().refuses(&ask);
+            assert_eq!(
+                refused.is_some_and(|why| why.contains("capture") || why.contains("pcap=x")),
+                writes,
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn the_features_of_each_guest_are_the_last_ones_that_were_agreed_on() {
