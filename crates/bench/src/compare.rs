@@ -86,10 +86,16 @@ pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{} and {} have no point in common", a.name, b.name)));
     }
     print(&compared, &a, &b);
-    match worse(&compared) {
-        worse if worse.is_empty() => Ok(()),
-        worse => Err(Failure::Check(format!("worse in B: {}", worse.join("; ")))),
-    }
+    let mut found: Vec<String> =
+        worse(&compared).into_iter().map(|what| format!("worse in B: {what}")).collect();
+    let failed = b.info.failed.iter().filter(|(step, _)| !a.info.failed.contains_key(*step));
+    found.extend(failed.map(|(step, why)| format!("failed in B alone: {step}: {why}")));
+    if found.is_empty() { Ok(()) } else { Err(Failure::Check(found.join("; "))) }
+}
+
+/// The points that B lacks.
+fn only_in_a<'a>(a: &'a Run, b: &Run) -> Vec<&'a Point> {
+    a.points.iter().filter(|point| !b.points.iter().any(|other| other.key() == point.key())).collect()
 }
 
 /// The figures that are worse in B.
@@ -107,6 +113,9 @@ fn print(compared: &[Compared], a: &Run, b: &Run) {
         compared.iter().flat_map(|one| one.differs.clone()).collect();
     for one in differ {
         println!("Differs, and refuses no ratio: {one}.");
+    }
+    for point in only_in_a(a, b) {
+        println!("{} {} {}: only in A", point.suite, point.switch, point.load());
     }
     for one in compared {
         let verdict = match &one.verdict {
@@ -169,14 +178,14 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
     }
     let is_measured = !a.labels.contains_key("trial") || have_like_rates(a, b);
-    let of_latency = || {
+    let of_time = || {
         let limit = [a, b].iter().find_map(|point| point.limit_of(figure))?;
         Some(format!("the limit was {limit}"))
     };
     let is_of_cost = figure.contains("cycles") && is_measured;
     match refusal(a, b) {
         Some(why) if is_of_cost && why.starts_with("the limit") => None,
-        None if figure.contains("latency") => of_latency(),
+        None => of_time(),
         why => why,
     }
 }
@@ -327,7 +336,10 @@ pub fn builds(session: &Session, a: &Path, b: &Path, rounds: usize) -> Result<(R
     for name in [HUGE_PAGES, BATCH] {
         let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(name));
         if !runs.iter().all(told) {
-            runs.iter_mut().flat_map(|run| &mut run.points).for_each(|p| drop(p.conditions.remove(name)));
+            for point in runs.iter_mut().flat_map(|run| &mut run.points) {
+                point.conditions.remove(name);
+                point.inherent.remove(name);
+            }
         }
     }
     let [a, b] = runs;
@@ -395,6 +407,7 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
 mod tests {
     use super::*;
     use crate::machine::watch::Watched;
+    use crate::result::{RunInfo, SCHEMA};
 
     fn run_of(values: &[f64], better: Better) -> Run {
         let mut point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
@@ -424,6 +437,35 @@ mod tests {
         assert!(matches!(judged(12.0, 14.0), Verdict::Worse(..)));
         assert!(matches!(judged(12.5, 12.0), Verdict::Better(..)));
         assert!(matches!(judged(1_000_000.0, 1_000_100.0), Verdict::Worse(..)));
+    }
+
+    #[test]
+    fn a_step_that_fails_in_b_alone_is_a_failure_and_what_b_lacks_is_named() {
+        let dir = TempDir::new("compared").unwrap();
+        let write = |name: &str, points: &[Point], failed: &[&str]| {
+            let path = dir.0.join(name);
+            let mut store =
+                store::Store::open(&path, false, RunInfo { schema: SCHEMA.into(), ..RunInfo::default() });
+            let store = store.as_mut().unwrap();
+            store.put("p2p.exact", points, &Default::default()).unwrap();
+            failed.iter().for_each(|step| store.fail(step, "it died").unwrap());
+            path
+        };
+        let points = run_of(&[100.0, 101.0], Better::Lower).points;
+        let (a, b) = (write("a", &points, &["pvp"]), write("b", &points, &["pvp"]));
+        assert!(run(&a, &b).is_ok());
+        let worse = write("worse", &points, &["pvp", "misses"]);
+        let error = run(&a, &worse).unwrap_err();
+        assert!(
+            error.code() == 1 && error.to_string().contains("failed in B alone: misses: it died"),
+            "{error}"
+        );
+        assert!(run(&worse, &a).is_ok());
+        let mut more = Run { points: points.clone(), ..Run::default() };
+        more.points.push(Point { suite: "pvp".into(), ..Point::default() });
+        let only: Vec<&str> =
+            only_in_a(&more, &run_of(&[1.0], Better::Lower)).iter().map(|p| &*p.suite).collect();
+        assert_eq!(only, ["pvp"]);
     }
 
     #[test]

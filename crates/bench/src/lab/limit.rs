@@ -4,7 +4,7 @@ use super::generator::Load;
 use super::topology::{End, Topology};
 use super::traffic::Sent;
 use super::traffic::pattern::Protocol;
-use crate::result::account::LOSS_MIN;
+use crate::result::account::{LOSS_MIN, UNPACED_LOSS_MIN};
 
 /// A switch that waited longer for a processor, as a share of the time, had to share it with too many.
 const WAITED_MAX: f64 = 0.1;
@@ -24,7 +24,7 @@ pub fn of_generator(load: &Load, sent: &Sent, is_alone: bool) -> Option<String> 
     let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
         sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
     });
-    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_MIN);
+    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < UNPACED_LOSS_MIN);
     let shares = if is_alone { "" } else { ", which shares the processors" };
     is_limit.then(|| format!("the generator{shares}"))
 }

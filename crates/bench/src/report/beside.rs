@@ -1,7 +1,7 @@
 //! Crosspoint compared with its peers: every figure that both have under the same load in the same run, how
 //! many times as good Crosspoint is, and how significant that is.
 
-use crate::compare::{Verdict, between};
+use crate::compare::{Verdict, between, refusal_of};
 use crate::lab::switch::Forwards;
 use crate::lab::switch::list::forwards;
 use crate::lab::trial;
@@ -162,12 +162,26 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
             // A value without a unit is a count, which describes the load.
             let is_judged = ours.metrics[figure].better != Better::Neither
                 && ours.labels.get("unit").is_none_or(|unit| !unit.is_empty());
-            if is_judged && !is_offered {
+            if is_judged && !is_offered && !is_rate_turned_round(ours, peer, figure) {
                 all.push(beside(run, ours, peer, figure));
             }
         }
     }
     all
+}
+
+/// Whether a figure is a cost that says what a rate with a verdict says already: as many packets as go were
+/// sent, and the switch was busy all the time.
+fn is_rate_turned_round(ours: &Point, peer: &Point, figure: &str) -> bool {
+    let is_at_full_speed = match ours.labels.get("trial") {
+        Some(trial) => trial == "max-rate",
+        None => ours.suite == "pvp" && !ours.labels.contains_key("loss_allowed"),
+    };
+    let has_verdict = |rate: &&str| {
+        let has = |point: &Point| point.metrics.contains_key(*rate);
+        has(ours) && has(peer) && refusal_of(ours, peer, rate).is_none()
+    };
+    is_at_full_speed && figure.contains("cycles") && ["rate_pps", "mpps"].iter().any(has_verdict)
 }
 
 /// Whether it loses more than one packet in a hundred.
@@ -184,19 +198,17 @@ fn beside<'a>(run: &'a Run, ours: &'a Point, peer: &'a Point, figure: &'static s
         Verdict::Better(..) => Outcome::Better(Shown::Surely),
         Verdict::Worse(..) => Outcome::Worse(Shown::Surely),
         Verdict::Same(..) => Outcome::Alike,
-        Verdict::None(_) if once && crate::compare::refusal_of(ours, peer, figure).is_none() => {
-            match factor {
-                _ if of_ours.median() <= 0.0 || of_peer.median() <= 0.0 => {
-                    Outcome::None("a value is not above 0".into())
-                }
-                _ if ours.labels.contains_key("offered_per_s") && figure.starts_with("machine") => {
-                    Outcome::None("the kernel counts time by the tick, too coarse for one short turn".into())
-                }
-                f if f >= ALIKE => Outcome::Better(Shown::Once),
-                f if f <= 1.0 / ALIKE => Outcome::Worse(Shown::Once),
-                _ => Outcome::Alike,
+        Verdict::None(_) if once && refusal_of(ours, peer, figure).is_none() => match factor {
+            _ if of_ours.median() <= 0.0 || of_peer.median() <= 0.0 => {
+                Outcome::None("a value is not above 0".into())
             }
-        }
+            _ if ours.labels.contains_key("offered_per_s") && figure.starts_with("machine") => {
+                Outcome::None("the kernel counts time by the tick, too coarse for one short turn".into())
+            }
+            f if f >= ALIKE => Outcome::Better(Shown::Once),
+            f if f <= 1.0 / ALIKE => Outcome::Worse(Shown::Once),
+            _ => Outcome::Alike,
+        },
         Verdict::None(why) => Outcome::None(why),
     };
     Beside { run, ours, peer, figure, factor, outcome }

@@ -1,7 +1,8 @@
 //! BENCHMARKS.md: the results as text. First in plain words where Crosspoint is worse than a peer and where
 //! it is better, and by how much; then every figure, with its run.
 
-use super::beside::{Beside, Outcome, Shown, compared, first_figures, is_floor, judged, newest};
+use super::beside::{Beside, Outcome, Shown, compared, first_figures, is_floor, newest};
+use super::plain::{self, place, times, words as plainly};
 use super::{left_out, reasons};
 use crate::compare::beside_ratio;
 use crate::documents;
@@ -26,8 +27,9 @@ const HOW: &str = "
 ### How to read it
 
 - **times as good**: 2.00 is twice as good as the peer, be it half the cost or twice the rate; 0.50 is half as
-  good. Both were measured in the same run, in turns, on the same machine, under the same load. A search ends
-  at a rate of each switch's own; its costs are compared where these rates are alike.
+  good, which is 2.00 **times as bad**. Both were measured in the same run, in turns, on the same machine,
+  under the same load. A search ends at a rate of each switch's own; its costs are compared where these rates
+  are alike. Where as much was sent as goes, the cost is the rate turned round, and only the rate is judged.
 - **shown**: the 95 % confidence interval of the ratio over the turns excludes 1; of a hundred alike figures
   some five are shown by chance. **by one turn**: each was measured once, which the next run may turn round; a
   difference of less than 10 % is then called *alike*.
@@ -44,8 +46,9 @@ const HOW: &str = "
   compared.
 - Before the run 2026-11-29-bridge, `bridge` also took each frame through the hooks of iptables, which this
   kernel turns on in every new namespace.
-- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest. A
-  comparison with a peer is shown by the newest run that has both.
+- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest; but
+  a trial with the condition `cpu time` stands before any without it. A comparison with a peer is shown by the
+  newest run that has both.
 ";
 
 const DIFFERS: &str = "
@@ -67,8 +70,11 @@ pub fn text(runs: &[Run]) -> String {
         suites().map(|suite| (suite, compared(runs, suite.name))).collect();
     let of =
         |floor: bool| suites.iter().flat_map(|(_, b)| b).filter(move |b| is_floor(&b.peer.switch) == floor);
-    text += "\n## Where Crosspoint loses and where it wins\n\n";
+    text += "\n## Where Crosspoint loses and where it wins\n";
+    plain::lists(&mut text, of(false), in_words);
+    text += "\n";
     counts(&mut text, "other switches", of(false));
+    silent(&mut text, &suites);
     by_peer(&mut text, of(false));
     text += HOW;
     worse(&mut text, of(false), runs);
@@ -150,7 +156,8 @@ fn of_runs(text: &mut String, runs: &[Run]) {
     for run in runs.iter().filter(calibrated) {
         let _ =
             writeln!(text, "\nGenerator and guest alone in {}, packets per second:\n", run.short_name(runs));
-        for (alone, pps) in &run.info.calibration {
+        // None could be measured where it is 0.
+        for (alone, pps) in run.info.calibration.iter().filter(|(_, pps)| **pps > 0.0) {
             let _ = writeln!(text, "- {alone}: {}", short(*pps));
         }
     }
@@ -232,10 +239,6 @@ impl Tally {
     }
 }
 
-fn times(factor: f64) -> String {
-    if factor >= 10.0 { format!("{factor:.0}") } else { format!("{factor:.2}") }
-}
-
 fn counts<'a>(text: &mut String, whom: &str, beside: impl Iterator<Item = &'a Beside<'a>>) {
     let tally = Tally::of(beside);
     let all = tally.better.len() + tally.worse.len() + tally.alike + tally.none;
@@ -259,15 +262,29 @@ fn counts<'a>(text: &mut String, whom: &str, beside: impl Iterator<Item = &'a Be
     }
 }
 
-/// A line for each peer.
-fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
-    let mut peers: BTreeMap<&str, Vec<&Beside>> = BTreeMap::new();
-    for one in beside {
-        peers.entry(&one.peer.switch).or_default().push(one);
+/// The suites about which nothing can be said.
+fn silent(text: &mut String, suites: &[(&Suite, Vec<Beside>)]) {
+    let says_nothing = |beside: &[Beside]| {
+        let mut others = beside.iter().filter(|b| !is_floor(&b.peer.switch)).peekable();
+        others.peek().is_some() && others.all(|b| matches!(b.outcome, Outcome::None(_)))
+    };
+    let silent = suites.iter().filter(|(_, beside)| says_nothing(beside));
+    let names: Vec<&str> = silent.map(|(suite, _)| suite.name).collect();
+    if !names.is_empty() {
+        let names = names.join(", ");
+        let _ = writeln!(text, "None of these suites has a verdict on this machine: {names}.");
     }
-    *text += "\n| beside | Crosspoint is better in | typically | worse in | typically | alike in | \
-              no verdict |\n|---|---|---:|---|---:|---:|---:|\n";
-    for (peer, beside) in peers {
+}
+
+/// A line for each peer and place.
+fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+    let mut peers: BTreeMap<(&str, &str), Vec<&Beside>> = BTreeMap::new();
+    for one in beside {
+        peers.entry((&one.peer.switch, place(one))).or_default().push(one);
+    }
+    *text += "\n| beside | where | Crosspoint is better in | typically | worse in | typically | alike in | \
+              no verdict |\n|---|---|---|---:|---|---:|---:|---:|\n";
+    for ((peer, place), beside) in peers {
         let tally = Tally::of(beside.into_iter());
         let shown = |factors: &[f64], surely: usize| match factors.len() {
             0 => "0 | none".into(),
@@ -275,7 +292,11 @@ fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) 
         };
         let (better, worse) = (shown(&tally.better, tally.surely[0]), shown(&tally.worse, tally.surely[1]));
         let (alike, none) = (tally.alike, tally.none);
-        let _ = writeln!(text, "| {} (`{peer}`) | {better} | {worse} | {alike} | {none} |", in_words(peer));
+        let _ = writeln!(
+            text,
+            "| {} (`{peer}`) | {place} | {better} | {worse} | {alike} | {none} |",
+            in_words(peer)
+        );
     }
 }
 
@@ -301,12 +322,6 @@ fn measured_on(text: &mut String, runs: &[Run]) {
          its command, and what speaks against trusting its figures.",
         machine.cpus, machine.cpu
     );
-}
-
-/// The description of a figure for readers who do not know its name.
-fn plainly(figure: &str) -> &str {
-    let found = judged().iter().flatten().find(|judged| judged.name == figure);
-    found.map_or(figure, |judged| &judged.words)
 }
 
 /// One sentence for each figure and peer of a suite.
@@ -350,12 +365,13 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>, ru
     for (n, (why, rows)) in by_reason.into_iter().enumerate() {
         let _ = write!(
             text,
-            "\n**Reason {}**: {why}.\n\n| suite | load | figure | Crosspoint | peer | times as good | evidence |\n\
+            "\n**Reason {}**: {why}.\n\n| suite | load | figure | Crosspoint | peer | times as bad | evidence |\n\
              |---|---|---|---:|---:|---:|---|\n",
             n + 1
         );
         for b in rows {
-            let _ = writeln!(text, "| {} | {} | {} |", b.ours.suite, plain_load(b.ours), pair(b, runs));
+            let (load, pair) = (plain_load(b.ours), pair(b, 1.0 / b.factor, runs));
+            let _ = writeln!(text, "| {} | {load} | {pair} |", b.ours.suite);
         }
     }
 }
@@ -365,8 +381,8 @@ fn plain_load(point: &Point) -> String {
     point.load_with_rules().replace("copies=1 ", "")
 }
 
-/// `figure | Crosspoint | peer | times as good | evidence`.
-fn pair(b: &Beside, runs: &[Run]) -> String {
+/// `figure | Crosspoint | peer | factor | evidence`.
+fn pair(b: &Beside, factor: f64, runs: &[Run]) -> String {
     let metric = &b.ours.metrics[b.figure];
     let evidence = match &b.outcome {
         Outcome::Better(Shown::Surely) => format!("shown better, {} turns", b.turns()),
@@ -377,7 +393,7 @@ fn pair(b: &Beside, runs: &[Run]) -> String {
         Outcome::None(why) => format!("no verdict: {why}"),
     };
     let has_ratio = !matches!(b.outcome, Outcome::None(_));
-    let factor = if has_ratio { times(b.factor) } else { String::new() };
+    let factor = if has_ratio { times(factor) } else { String::new() };
     // The kernel's rows all have the same ones, which the page lists once.
     let is_marked = has_ratio && forwards(&b.peer.switch) != Forwards::Kernel;
     let differs = if is_marked { beside_ratio(b.ours, b.peer) } else { Vec::new() };
@@ -450,7 +466,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     if !beside.is_empty() {
         *text += "\n| load | figure | Crosspoint | peer | times as good | evidence |\n|---|---|---:|---:|---:|---|\n";
         for b in beside {
-            let _ = writeln!(text, "| {} | {} |", b.ours.load_with_rules(), pair(b, runs));
+            let _ = writeln!(text, "| {} | {} |", b.ours.load_with_rules(), pair(b, b.factor, runs));
         }
     }
     let is_beside =
@@ -533,11 +549,11 @@ mod tests {
             "Of 3 comparisons with other switches, Crosspoint is better in 1 (1 of them shown), worse in 2";
         assert!(text.contains(expected), "{text}");
         let worse = text.split("### Every figure").nth(1).unwrap().split("###").next().unwrap();
-        assert!(worse.contains("| cycles_per_packet | 200 | 100 (ovs-dpdk) | 0.50 | shown worse"), "{worse}");
-        assert!(worse.contains("(ovs) | 0.50") && worse.contains("not known yet"), "{worse}");
+        assert!(worse.contains("| cycles_per_packet | 200 | 100 (ovs-dpdk) | 2.00 | shown worse"), "{worse}");
+        assert!(worse.contains("(ovs) | 2.00") && worse.contains("not known yet"), "{worse}");
         assert!(!worse.contains("testpmd"), "{worse}");
         assert!(text.contains("| [x](bench/runs/x) |"), "{text}");
-        let line = "(`ovs`) | 1 (1 shown) | 2.00 times as good | 1 (1 shown) | 0.50 times as good | 0 | 0 |";
+        let line = "(`ovs`) | in memory | 1 (1 shown) | 2.00 times as good | 1 (1 shown) | 0.50 times as good | 0 | 0 |";
         assert!(text.contains(line), "{text}");
         assert!(
             text.contains("- cost of a packet to the switch, beside ovs-dpdk: **worse** in 1 (0.50 times"),

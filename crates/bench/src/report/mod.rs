@@ -6,6 +6,7 @@ pub mod knee;
 pub mod left_out;
 pub mod markdown;
 pub mod page;
+pub mod plain;
 pub mod plot;
 pub mod reasons;
 pub mod style;

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 /// If a smaller share is lost, it says nothing about what was the limit.
 pub const LOSS_MIN: f64 = 0.001;
+/// If of all that a generator can send a smaller share is lost, the generator was the limit: it cannot send
+/// many more than passed.
+pub const UNPACED_LOSS_MIN: f64 = 0.05;
 /// The counter of frames that came back and found no room.
 const QUEUE_FULL: &str = "receive queue full";
 /// The limit, if most of the lost frames did.

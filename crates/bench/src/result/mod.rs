@@ -6,6 +6,8 @@
 //! figures are kept turn by turn.
 
 pub mod account;
+#[cfg(test)]
+mod documented;
 pub mod judged;
 pub mod rows;
 pub mod store;
@@ -179,14 +181,29 @@ impl Point {
 
     /// What limited a figure, if not the switch.
     pub fn limit_of(&self, figure: &str) -> Option<&str> {
-        let of_latency = self.latency_limit.as_deref().filter(|_| figure.contains("latency"));
-        self.limit.as_deref().or(of_latency)
+        let of_time = self.latency_limit.as_deref().filter(|why| limits_time(why, figure));
+        self.limit.as_deref().or(of_time)
     }
 
     /// Whether its figures are the switch's own.
     pub fn is_of_switch(&self) -> bool {
         self.limit.is_none() && self.account.as_ref().is_none_or(Account::adds_up)
     }
+}
+
+/// From this share of the time on, waiting for a processor is in the latency of half of the packets. Less is
+/// in that of fewer.
+const MEDIAN_WAITED_MIN: f64 = 10.0;
+
+/// Whether a limit of the latency is one of this figure: of any time that a packet or an answer took, but of
+/// a median only where the switch waited for long.
+fn limits_time(why: &str, figure: &str) -> bool {
+    const TIMES: [&str; 4] = ["latency", "effect_", "statistics_", "barrier_"];
+    let is_median =
+        figure.contains("_p50_") || matches!(figure, "effect_us" | "statistics_us" | "barrier_us");
+    let waited = why.strip_suffix(" % of the time").and_then(|why| why.rsplit(' ').next()?.parse().ok());
+    TIMES.iter().any(|time| figure.contains(time))
+        && (!is_median || waited.is_none_or(|percent: f64| percent >= MEDIAN_WAITED_MIN))
 }
 
 /// A run as readers see it.
@@ -220,6 +237,21 @@ mod tests {
     fn a_command_names_the_program_and_not_where_it_lies() {
         let args = ["target/release/crosspoint", "bench", "run", "p2p"].map(String::from);
         assert_eq!(command_of(args.into_iter()), "crosspoint bench run p2p");
+    }
+
+    #[test]
+    fn a_wait_for_a_processor_limits_times_and_medians_only_where_it_is_long() {
+        let limited = |percent: u32, figure: &str| {
+            let why = format!("a processor: the switch waited for one for {percent} % of the time");
+            Point { latency_limit: Some(why), ..Point::default() }.limit_of(figure).is_some()
+        };
+        for figure in ["at_10_latency_p99_us", "latency_max_us", "effect_p99_us", "barrier_max_ms"] {
+            assert!(limited(1, figure), "{figure}");
+        }
+        for figure in ["latency_p50_us", "at_1_latency_p50_us", "effect_us", "statistics_us"] {
+            assert!(!limited(9, figure) && limited(10, figure), "{figure}");
+        }
+        assert!(!limited(50, "cycles_per_packet") && !limited(50, "effects_timed_ratio"));
     }
 
     #[test]

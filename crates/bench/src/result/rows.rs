@@ -6,6 +6,7 @@
 
 use super::judged::{Judged, Question};
 use super::{BATCH, Better, HUGE_PAGES, Metric, Point};
+use crate::machine::conditions::BURST;
 use crate::machine::fingerprint::Fingerprint;
 use crate::machine::watch::Watched;
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use Better::{Higher, Lower, Neither};
 
 /// Fields that are figures, with their unit and better direction.
-const FIGURES: &[(&str, &str, Better)] = &[
+pub(super) const FIGURES: &[(&str, &str, Better)] = &[
     ("added_us", "us", Lower),
     ("all_ms", "ms", Lower),
     ("alone_cycles_per_packet", "cycles", Lower),
@@ -55,7 +56,6 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("machine_cycles_per_packet", "cycles", Lower),
     ("machine_cycles_per_packet_with_generator", "cycles", Lower),
     ("megaflow_hit_ratio", "ratio", Neither),
-    ("megaflows_cached", "flows", Neither),
     ("miss_ratio", "ratio", Neither),
     ("mpps", "Mpps", Higher),
     ("new_flow_cycles", "cycles", Lower),
@@ -113,13 +113,12 @@ pub const JUDGED: &[Judged] = &[
     ),
     Judged::new(Question::Rate, "mpps", "packets per second"),
     Judged::new(Question::Rate, "packets_per_s", "packets per second"),
-    Judged::new(Question::Rate, "rules_per_second", "rules per second"),
     Judged::new(Question::Rate, "learned_per_s", "addresses learned per second"),
     Judged::new(Question::Time, "effect_us", "time until a rule has effect"),
     Judged::new(Question::Time, "seconds", "time"),
     Judged::new(Question::Own, "bytes_per_rule", "memory of a rule"),
     Judged::new(Question::Own, "bytes_per_cached_flow", "memory of a cached flow"),
-    Judged::new(Question::Own, "value", "value"),
+    Judged::new(Question::Own, "value", "transactions, delays and memory of the database"),
 ];
 
 /// Each measurement's suite and the figure whose turns `raw` holds.
@@ -155,6 +154,12 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("flood", "conntrack", "kept_ratio"),
     ("kernel-datapath", "kernel-datapath", "packets_per_s"),
 ];
+
+/// Suites of measurements in which packets cross Crosspoint and Open vSwitch.
+const PACKETS_OF_BOTH: &[&str] = &["p2p", "pvp", "conntrack", "prefix-vs-exact", "mac-learning"];
+/// Packets that Crosspoint received at once in measurements of before 2026-11-29, which do not tell: Open
+/// vSwitch never received more than [`BURST`].
+const OWN_BATCH_BEFORE: usize = 64;
 
 /// A file as a measurement writes it.
 #[derive(Deserialize)]
@@ -248,6 +253,11 @@ impl RowFile {
             if pages.is_none() && !self.huge_pages.is_empty() && self.batch.is_empty() {
                 point.inherent.insert(HUGE_PAGES.into(), "takes none".into());
             }
+        }
+        if self.batch.is_empty() && PACKETS_OF_BOTH.contains(&suite) {
+            // It was not noted, and differed.
+            let batch = if point.switch.starts_with("crosspoint") { OWN_BATCH_BEFORE } else { BURST };
+            point.inherent.insert(BATCH.into(), batch.to_string());
         }
         if suite == "pvp" {
             // Rows from before the path could be chosen.
@@ -399,8 +409,10 @@ mod tests {
         let newest = points(r#""huge_pages": {"crosspoint": "2 MB"}, "batch": {"crosspoint": 32},"#);
         assert_eq!((&*newest[0].conditions["batch"], &*newest[0].conditions["huge pages"]), ("32", "2 MB"));
         assert!(newest[1].inherent.is_empty() && !newest[1].conditions.contains_key("huge pages"));
+        // Where it was not noted, Open vSwitch had its own, and Crosspoint twice that.
         let old = points("");
-        assert!(old.iter().all(|p| !p.conditions.contains_key("huge pages") && p.inherent.is_empty()));
+        assert!(old.iter().all(|p| !p.conditions.contains_key("huge pages")));
+        assert_eq!((&*old[0].inherent["batch"], &*old[1].inherent["batch"]), ("64", "32"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs on disk: written step by step, so that an aborted run loses at most the current step, and read again,
 //! including runs from before suites existed.
 
-use super::account::Account;
+use super::account::UNPACED_LOSS_MIN;
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
 use std::collections::{BTreeMap, BTreeSet};
@@ -295,13 +295,17 @@ fn read_run(dir: &Path) -> Result<Run, String> {
 fn read_points(path: &Path) -> Result<Vec<Point>, String> {
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let points: Vec<Point> = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(points.into_iter().map(with_receiver).collect())
+    Ok(points.into_iter().map(with_limits).collect())
 }
 
-/// Points of older versions do not say that the generator's receiving side was their limit.
-fn with_receiver(mut point: Point) -> Point {
-    let of_receiver = point.account.as_ref().and_then(Account::limit_of_receiver);
-    point.limit = point.limit.or(of_receiver.map(str::to_string));
+/// Points of older versions do not say that the generator's receiving side was their limit, or its sending
+/// one where only few packets were lost.
+fn with_limits(mut point: Point) -> Point {
+    let Some(account) = &point.account else { return point };
+    let is_unpaced = point.labels.get("trial").is_some_and(|trial| trial == "max-rate");
+    let of_sender = (is_unpaced && account.loss() < UNPACED_LOSS_MIN).then_some("the generator");
+    let limit = account.limit_of_receiver().or(of_sender);
+    point.limit = point.limit.or(limit.map(str::to_string));
     point
 }
 
@@ -345,6 +349,7 @@ fn json_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
 mod tests {
     use super::*;
     use crate::process::TempDir;
+    use crate::result::account::Account;
     use crate::result::account::RECEIVING_SIDE;
 
     fn info(mode: &str) -> RunInfo {
@@ -384,9 +389,16 @@ mod tests {
         let lost_at = |interface: &str, n| {
             let mut account = Account { offered: 1_000, received: 1_000 - n, ..Account::default() };
             account.missed(interface, n);
-            with_receiver(Point { account: Some(account), ..Point::default() }).limit
+            with_limits(Point { account: Some(account), ..Point::default() }).limit
         };
         assert_eq!((lost_at("e1", 700).as_deref(), lost_at("e1", 0)), (Some(RECEIVING_SIDE), None));
+        // A generator that sends all it can, of which little is lost, cannot send much more.
+        let unpaced = |lost: u64| {
+            let account = Some(Account { offered: 1_000, received: 1_000 - lost, ..Account::default() });
+            let labels = [("trial".into(), "max-rate".into())].into();
+            with_limits(Point { account, labels, ..Point::default() }).limit
+        };
+        assert_eq!((unpaced(49).as_deref(), unpaced(50)), (Some("the generator"), None));
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Trial for Effect {
             });
             let (offered, asked) = (offered?, asked?);
             outcome.turn(&offered);
+            outcome.latency_limit = outcome.latency_limit.take().or(offered.latency_limit.clone());
             let effects = effects(&asked.changes, &offered.sent.begun_ns);
             for (figure, values) in
                 [("effect", &effects), ("statistics", &asked.statistics_us), ("barrier", &asked.barriers_us)]
