@@ -2,6 +2,7 @@
 
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
+use crate::janitor::Fate;
 use std::collections::{BTreeMap, HashMap};
 
 /// See the module documentation.
@@ -19,6 +20,8 @@ pub(crate) struct CommandState {
     pub logged_flows: Option<HashMap<String, String>>,
     /// When a failed translation was last reported to the operator.
     pub failure_told_ms: Option<u64>,
+    /// Set by `exit`: what becomes of devices that the switch has made.
+    pub ending: Option<Fate>,
 }
 
 impl Default for CommandState {
@@ -30,6 +33,7 @@ impl Default for CommandState {
             lookup_priority: 1,
             logged_flows: None,
             failure_told_ms: None,
+            ending: None,
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn prepare(path: &Path) -> Result<(), String> {
         add_first_row(&mut database, &mut ids).map_err(|e| wrong(&e))?;
         let note = Note { date_ms: now_ms(), comment: Some("crosspoint: created") };
         file.create(&storage::bodies(&database.snapshot(), note)).map_err(|e| wrong(&e))?;
-        tracing::info!(target: "ovsdb", "{}: created, with schema version {}", path.display(), schema.version);
+        tracing::debug!(target: "ovsdb", "{}: created, with schema version {}", path.display(), schema.version);
         return Ok(());
     }
     let found = {

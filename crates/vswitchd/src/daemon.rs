@@ -148,7 +148,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         let (shared, exit) = (shared.clone(), exit.clone());
         async move |request: &unixctl::Request| {
             let result = commands::run(&shared, request).await;
-            if shared.borrow().ending.is_some() {
+            if shared.borrow().commands.ending.is_some() {
                 exit.tell();
             }
             result

@@ -1,5 +1,6 @@
-//! The device manager: opens the drivers of interfaces, [watches](crate::port_watch) them, and releases
-//! devices. It knows interfaces as they are configured, and nothing of bridges, rules or connections.
+//! The device manager: decides how the drivers of interfaces are opened, [watches](crate::port_watch) them,
+//! and releases devices. It knows interfaces as they are configured, and nothing of bridges, rules or
+//! connections; what it decides is done by a [`Machine`], for which tests have one of their own.
 //!
 //! A port is removed in three steps: workers give up its queues, its driver is passed to the
 //! [janitor](crate::janitor), and the kernel takes its device down. Its name is not free before the last step
@@ -8,7 +9,8 @@
 use crate::config::wanted::{Interface, PATCH, Wanted};
 use crate::config::{Config, EnableDummy};
 use crate::failures::Failures;
-use crate::janitor::{Fate, Janitor};
+use crate::janitor::Fate;
+use crate::machine::Machine;
 use crate::plane::ForwardingPlane;
 use crate::port_record::{PortRecord, Ports};
 use base::{OfPort, PortNo};
@@ -17,7 +19,6 @@ use packet::{Pool, Port};
 use ports::PortError;
 use ports::files::FileDirs;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::rc::Rc;
 use switch::{BridgeIdx, PortConfig};
 use tokio::sync::Notify;
@@ -31,7 +32,7 @@ pub(crate) struct DeviceManager {
     pub(crate) watched: PortNo,
     /// Ports whose queues workers have not all given up yet, as they were opened.
     leaving: Vec<(Removal, Vec<Interface>)>,
-    janitor: Janitor,
+    pub(crate) machine: Box<dyn Machine>,
     /// What becomes of the devices of ports that are removed.
     pub(crate) removed: Fate,
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the
@@ -73,14 +74,14 @@ pub(crate) struct Opening {
 }
 
 impl DeviceManager {
-    /// Starts the janitor.
-    pub fn new(config: &Config) -> io::Result<DeviceManager> {
-        Ok(DeviceManager {
+    /// Without ports.
+    pub fn new(config: &Config, machine: Box<dyn Machine>) -> DeviceManager {
+        DeviceManager {
             ports: Ports::new(),
             failures: Failures::default(),
             watched: PortNo::default(),
             leaving: Vec::new(),
-            janitor: Janitor::start()?,
+            machine,
             removed: Fate::Removed,
             owner: None,
             files: config.datapath.files.clone(),
@@ -89,7 +90,7 @@ impl DeviceManager {
             may_come: Rc::new(Notify::new()),
             is_swept: false,
             lost: BTreeSet::new(),
-        })
+        }
     }
 
     /// From now on, devices that are created outlive this process: the next one finds them by this mark.
@@ -115,17 +116,17 @@ impl DeviceManager {
 
     /// The number of devices being released, whatever they wait for.
     pub fn leaving(&self) -> usize {
-        self.janitor.waiting()
+        self.machine.leaving()
     }
 
     /// Whether no more can be released for now.
     pub fn is_full(&self) -> bool {
-        self.janitor.is_full()
+        self.machine.is_full()
     }
 
-    /// Whether an interface uses a kernel device, and one with that name is being released.
+    /// Whether an interface's device takes time to go, and one with that name is being released.
     pub fn is_leaving(&self, interface: &Interface) -> bool {
-        interface.is_kernels() && self.janitor.is_leaving(interface.device())
+        takes_time(interface) && self.machine.is_leaving(interface.device())
     }
 
     /// Opens the driver of an interface. `None` for patch ports. The error is in Open vSwitch's words if it
@@ -148,7 +149,7 @@ impl DeviceManager {
                 owner: self.owner.clone(),
                 ..self.spec(interface, opening.port_no)
             };
-            ports::open(&spec, pool)
+            self.machine.open(&spec, pool)
         };
         let opened = match open(interface.mtu_request) {
             Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
@@ -197,7 +198,7 @@ impl DeviceManager {
     pub fn sweep(&mut self, wanted: &Wanted) {
         self.is_swept = true;
         let Some(owner) = &self.owner else { return };
-        let links = match ports::netlink::links() {
+        let links = match self.machine.links() {
             Ok(links) => links,
             Err(error) => {
                 tracing::warn!(target: "netdev", "devices that an earlier process left are not looked for: {error}");
@@ -209,7 +210,7 @@ impl DeviceManager {
             interfaces.filter(|(_, i)| i.makes_device()).map(|(_, i)| i.device()).collect();
         for link in links.iter().filter(|link| link.alias == *owner && !kept.contains(link.name.as_str())) {
             tracing::debug!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
-            self.janitor.remove_device(&link.name, link.ifindex);
+            self.machine.remove_device(&link.name, link.ifindex);
         }
     }
 
@@ -217,7 +218,7 @@ impl DeviceManager {
     pub fn has_come_back(&mut self) -> bool {
         let lost = std::mem::take(&mut self.lost);
         let is_there = |links: Vec<ports::netlink::Link>| links.iter().any(|link| lost.contains(&link.name));
-        !lost.is_empty() && ports::netlink::links().is_ok_and(is_there)
+        !lost.is_empty() && self.machine.links().is_ok_and(is_there)
     }
 
     /// Takes over the devices of ports whose queues workers have been told to give up.
@@ -240,10 +241,10 @@ impl DeviceManager {
         self.leaving.is_empty()
     }
 
-    /// Gives a port's driver up, which the kernel may take long for.
+    /// Gives a port's driver up, for which the kernel or a guest may take long.
     pub fn give_up(&self, interface: &Interface, port: Box<dyn Port>, fate: Fate) {
-        if interface.is_kernels() {
-            self.janitor.take_port(interface.device(), port, fate);
+        if takes_time(interface) {
+            self.machine.take_port(interface.device(), port, fate);
         }
     }
 
@@ -260,13 +261,19 @@ impl DeviceManager {
             }
             Err(error) => tracing::error!(target: "dpif", "the workers did not release the ports: {error}"),
         }
-        self.janitor.finish();
+        self.machine.finish();
     }
 
     /// A driver's part of an interface.
     fn spec(&self, interface: &Interface, port_no: PortNo) -> ports::PortSpec {
         spec(interface, port_no, &self.files, self.dummy_files.as_ref())
     }
+}
+
+/// Whether others decide how long its device takes to go: the kernel, or a guest whose rings are read until
+/// their end.
+fn takes_time(interface: &Interface) -> bool {
+    interface.is_kernels() || interface.is_guests()
 }
 
 fn spec(
@@ -321,11 +328,103 @@ fn open_error(name: &str, error: &PortError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::wanted::Bridge;
     use crate::config::{Database, Flags};
     use host::rundir::RunDir;
+    use packet::{PoolConfig, PortStats, PortStatus, RxQueue, TxQueue};
+    use ports::netlink::Link;
+    use std::cell::{Cell, RefCell};
+
+    /// A machine with these devices, which notes what is done to it.
+    #[derive(Default)]
+    struct Fake {
+        links: Vec<Link>,
+        done: RefCell<Vec<String>>,
+        refuses_mtu: Cell<bool>,
+    }
+
+    impl Machine for Rc<Fake> {
+        fn open(&self, spec: &ports::PortSpec, _pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
+            self.done.borrow_mut().push(format!("open {} mtu {:?} mac {:?}", spec.name, spec.mtu, spec.mac));
+            if !self.links.iter().any(|link| link.name == spec.name) {
+                return Err(PortError::NoSuchInterface { name: spec.name.clone() });
+            }
+            match spec.mtu {
+                Some(_) if self.refuses_mtu.get() => Err(PortError::Loopback { name: "no such MTU".into() }),
+                _ => Ok(Box::new(Nothing)),
+            }
+        }
+
+        fn links(&self) -> Result<Vec<Link>, PortError> {
+            Ok(self.links.clone())
+        }
+
+        fn take_port(&self, device: &str, _port: Box<dyn Port>, fate: Fate) {
+            self.done.borrow_mut().push(format!("{device} {fate:?}"));
+        }
+
+        fn remove_device(&self, device: &str, ifindex: u32) {
+            self.done.borrow_mut().push(format!("remove {device} {ifindex}"));
+        }
+
+        fn is_leaving(&self, _device: &str) -> bool {
+            true
+        }
+
+        fn leaving(&self) -> usize {
+            self.done.borrow().len()
+        }
+
+        fn is_full(&self) -> bool {
+            false
+        }
+
+        fn finish(&self) {}
+    }
+
+    /// A port without queues.
+    struct Nothing;
+
+    impl Port for Nothing {
+        fn kind(&self) -> &'static str {
+            "nothing"
+        }
+        fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+            Vec::new()
+        }
+        fn take_tx_queues(&mut self, _: usize) -> Vec<Box<dyn TxQueue>> {
+            Vec::new()
+        }
+        fn stats(&self) -> PortStats {
+            PortStats::default()
+        }
+        fn status(&self) -> PortStatus {
+            unreachable!("nobody asks")
+        }
+        fn set_admin_up(&mut self, _: bool) -> Result<(), String> {
+            Ok(())
+        }
+        fn set_mtu(&mut self, _: u32) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    fn on(machine: Fake) -> (DeviceManager, Rc<Fake>) {
+        let machine = Rc::new(machine);
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        (DeviceManager::new(&config, Box::new(machine.clone())), machine)
+    }
 
     fn manager() -> DeviceManager {
-        DeviceManager::new(&Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()))).unwrap()
+        on(Fake::default()).0
+    }
+
+    fn pool() -> &'static Pool {
+        Pool::new(PoolConfig { chunks: 64, ..PoolConfig::default() }).unwrap()
+    }
+
+    fn link(name: &str, ifindex: u32, alias: &str) -> Link {
+        Link { name: name.into(), ifindex, alias: alias.into(), ..Link::default() }
     }
 
     fn null(options: &[(&str, &str)]) -> Interface {
@@ -346,25 +445,70 @@ mod tests {
 
     #[test]
     fn a_patch_port_has_no_device_and_needs_a_peer() {
-        let manager = manager();
-        let pool = Pool::new(packet::PoolConfig { chunks: 64, ..packet::PoolConfig::default() }).unwrap();
+        let (manager, machine) = on(Fake::default());
         let mut patch = Interface::new("a", PATCH);
         let open =
-            |patch: &Interface| manager.open(patch, Opening::default(), pool).map(|port| port.is_none());
+            |patch: &Interface| manager.open(patch, Opening::default(), pool()).map(|port| port.is_none());
         assert_eq!(open(&patch), Err("a: patch type requires valid 'peer' argument".into()));
         patch.options.insert("peer".into(), "a".into());
         assert_eq!(open(&patch), Err("a: patch peer must not be self".into()));
         patch.options.insert("peer".into(), "b".into());
         assert_eq!(open(&patch), Ok(true));
+        assert!(machine.done.borrow().is_empty());
     }
 
     #[test]
-    fn devices_that_an_earlier_process_left_are_looked_for_once_there_is_a_mark() {
-        let mut manager = manager();
+    fn an_mtu_that_a_device_refuses_does_not_keep_its_port_from_opening() {
+        let (manager, machine) = on(Fake { links: vec![link("eth1", 7, "")], ..Fake::default() });
+        machine.refuses_mtu.set(true);
+        let wanted = |name| Interface {
+            mtu_request: Some(9_000),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            ..Interface::new(name, "system")
+        };
+        assert!(manager.open(&wanted("eth1"), Opening::default(), pool()).is_ok());
+        // It is not ours, so its address stays.
+        let tried = ["open eth1 mtu Some(9000) mac None", "open eth1 mtu None mac None"];
+        assert_eq!(machine.done.take(), tried);
+        let error = manager.open(&wanted("eth2"), Opening::default(), pool()).err();
+        assert_eq!(error.as_deref(), Some("could not open network device eth2 (No such device)"));
+        assert_eq!(machine.done.take(), ["open eth2 mtu Some(9000) mac None"], "no MTU will help");
+    }
+
+    #[test]
+    fn devices_that_an_earlier_process_left_go_unless_they_are_wanted() {
+        let mine = "crosspoint of this database";
+        let links = vec![link("br0", 3, mine), link("old", 4, mine), link("eth0", 5, "another's")];
+        let (mut manager, machine) = on(Fake { links, ..Fake::default() });
         assert!(!manager.wants_sweep() && !manager.outlive());
-        manager.set_owner("crosspoint of a test that made nothing".into());
+        manager.set_owner(mine.into());
         assert!(manager.wants_sweep() && manager.outlive());
-        manager.sweep(&Wanted::default());
+        let wanted = Wanted { bridges: [("br0".into(), Bridge::new("br0"))].into(), ..Wanted::default() };
+        manager.sweep(&wanted);
+        assert_eq!(machine.done.take(), ["remove old 4"]);
         assert!(!manager.wants_sweep());
+    }
+
+    #[test]
+    fn a_lost_device_has_come_back_if_there_is_one_of_its_name_and_is_asked_about_once() {
+        let (mut manager, _) = on(Fake { links: vec![link("eth1", 9, "")], ..Fake::default() });
+        assert!(!manager.has_come_back());
+        manager.lost.insert("eth2".into());
+        assert!(!manager.has_come_back());
+        manager.lost.extend(["eth1".into(), "eth2".into()]);
+        assert!(manager.has_come_back());
+        assert!(!manager.has_come_back());
+    }
+
+    #[test]
+    fn the_devices_of_the_kernel_and_of_guests_take_time_to_go() {
+        let (manager, machine) = on(Fake::default());
+        let [tap, guest, dummy] = [("tap1", "tap"), ("vm1", "dpdkvhostuserclient"), ("d1", "dummy")]
+            .map(|(name, kind)| Interface::new(name, kind));
+        manager.give_up(&tap, Box::new(Nothing), Fate::Left);
+        manager.give_up(&guest, Box::new(Nothing), Fate::Removed);
+        manager.give_up(&dummy, Box::new(Nothing), Fate::Removed);
+        assert_eq!(*machine.done.borrow(), ["tap1 Left", "vm1 Removed"]);
+        assert_eq!([&tap, &guest, &dummy].map(|i| manager.is_leaving(i)), [true, true, false]);
     }
 }

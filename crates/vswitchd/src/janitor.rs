@@ -1,9 +1,10 @@
-//! Takes down, on a thread of its own, what the kernel takes long to take down.
+//! Takes down, on a thread of its own, what the kernel or a guest may take long to take down.
 //!
 //! A network device goes away when no processor uses it any more, and the kernel makes the remover wait for
 //! that: tens of milliseconds on a busy machine, a thousand times over for a bridge with a thousand internal
 //! ports. So the control thread passes released ports to this thread, which removes the devices of many with
 //! one request and then drops the ports, which closes their files and sockets and detaches their programs.
+//! Guests' ports come here, too: their threads may still be busy with what the guests ask for.
 //!
 //! Until that is done, a device's name is *leaving*: a port that needs a device with that name waits, see
 //! [`Janitor::is_leaving`]. At most [`WAITING_MAX`] ports wait; no more are released before there is room.

@@ -11,7 +11,7 @@ use crate::plane::ForwardingPlane;
 use crate::port_record::PortRecord;
 use base::PortNo;
 use packet::{LinkState, Port};
-use ports::netlink::{LinkEvent, links};
+use ports::netlink::LinkEvent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use switch::BridgeIdx;
@@ -155,7 +155,7 @@ impl DeviceManager {
 
     /// Compares ports with the existing devices. True if a port waits for a device that exists.
     fn look_for_devices(&mut self, plane: &mut ForwardingPlane, events: &mut Vec<PortEvent>) -> bool {
-        let there: BTreeMap<String, u32> = match links() {
+        let there: BTreeMap<String, u32> = match self.machine.links() {
             Ok(links) => links.into_iter().map(|link| (link.name, link.ifindex)).collect(),
             Err(error) => {
                 tracing::warn!(target: "bridge", "devices cannot be listed: {error}");
@@ -247,6 +247,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Database, DatapathFlags, Flags};
     use crate::device_manager::Opening;
+    use crate::machine::ThisMachine;
     use base::OfPort;
     use datapath::CacheConfig;
     use host::rundir::RunDir;
@@ -260,7 +261,7 @@ mod tests {
         let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
         plane.dp.start_worker(None).unwrap();
         let bridge = plane.control.add_bridge(BridgeConfig::new("br0"));
-        let mut devices = DeviceManager::new(&config).unwrap();
+        let mut devices = DeviceManager::new(&config, Box::new(ThisMachine::start().unwrap()));
         for (number, interface) in (1u16..).zip(interfaces) {
             let (port_no, of_port) = (PortNo(number.into()), OfPort(number));
             // The kernel's devices belong to the machine that runs the test: a dummy stands for each.

@@ -54,7 +54,7 @@ impl Vswitch {
         let is_behind = |bridge| bridges.get(&bridge).is_some_and(|bridge| bridge.is_behind(now));
         for Gone { bridge, version, news } in self.schedule.finish_some(&mut self.plane, is_behind) {
             self.counts.flows_removed += 1;
-            self.news.push((bridge, Asynchronous::Removed(version, Box::new(news))));
+            self.connections.news.push((bridge, Asynchronous::Removed(version, Box::new(news))));
         }
         has_more |= self.has_finals();
         let left = self.plane.control.collect();
@@ -95,7 +95,7 @@ impl Vswitch {
                         self.counts.packet_ins += 1;
                         let options = self.plane.control.options(bridge);
                         let news = Asynchronous::packet_in(&packet_in, data, datapath_id, options);
-                        self.news.push((bridge, news));
+                        self.connections.news.push((bridge, news));
                     }
                     self.plane.dp.free(packet_in.packet);
                 }

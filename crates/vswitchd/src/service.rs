@@ -102,7 +102,7 @@ impl Carrier {
         let line = vswitch.conn(bridge, id)?.line.clone();
         line.set_stream(stream);
         line::keep(&line, &vswitch.keepalive);
-        let (long_turns, account) = (vswitch.long_turns.clone(), vswitch.held_for_connections.open());
+        let (long_turns, account) = (vswitch.connections.long_turns.clone(), vswitch.connections.held.open());
         Some(Carrier {
             shared: shared.clone(),
             bridge,

@@ -7,35 +7,32 @@
 use crate::command_state::CommandState;
 use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
+use crate::connections::Connections;
 use crate::ct_flushes::CtFlushes;
 use crate::device_manager::DeviceManager;
 use crate::finals::Schedule;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofproto::{Asynchronous, HeldByAll, LongChange, Ofproto, PortSet, Report, Source};
+use crate::machine::ThisMachine;
+use crate::ofproto::{Asynchronous, Ofproto, PortSet, Source};
 use crate::own_changes::OwnChanges;
 use crate::plane::ForwardingPlane;
+use crate::tls::SwitchTls;
 use crate::workers::{Given, Workers};
 use base::{OfPort, PortNo};
 use datapath::CacheConfig;
 use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use switch::BridgeIdx;
-use tokio::sync::{Notify, Semaphore};
-use transport::{Budget, Tls, TlsFiles};
+use tokio::sync::Notify;
 
 pub(crate) use crate::port_record::PortRecord;
 
 pub use crate::plane::SetupError;
-
-/// Bytes that all OpenFlow connections together make us hold, for what has come and what waits to be sent.
-/// Beyond that the connection that holds most is cut, and first of all one that takes nothing.
-const HELD_FOR_CONNECTIONS_MAX: usize = 256 << 20;
 
 /// The state that all tasks share.
 pub type Shared = Rc<RefCell<Vswitch>>;
@@ -55,43 +52,25 @@ pub struct Vswitch {
     pub(crate) awaits_rules: bool,
     /// How many workers there are, where, and which queues each polls.
     pub(crate) workers: Workers,
-    /// The number of the next connection: none is given out twice.
-    pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
-    /// What connections that asked for it are to be told; see [`Self::deliver`].
-    pub(crate) news: Vec<(BridgeIdx, Asynchronous)>,
+    /// What OpenFlow connections share.
+    pub(crate) connections: Connections,
     pub(crate) counts: Counts,
     pub(crate) commands: CommandState,
-    /// Files of TLS, for controllers over `ssl:` and `pssl:`.
-    pub(crate) tls: Option<Arc<Tls>>,
-    /// The same object for as long as the switch runs: listeners hold it, and take other files through it.
-    pub(crate) shared_tls: Arc<Tls>,
-    /// The files that the command line gave.
-    pub(crate) given_tls: Option<TlsFiles>,
+    /// For controllers.
+    pub(crate) tls: SwitchTls,
     /// Does what must happen in time while the control thread is busy.
     pub(crate) keepalive: Keepalive,
     /// Ports and their devices.
     pub(crate) devices: DeviceManager,
-    /// Set by the command `exit`: what becomes of devices that the switch has made.
-    pub(crate) ending: Option<Fate>,
     /// What the command that runs goes on with.
     pub(crate) begun: Option<Begun>,
-    /// Changes of tables whose connection ended before they were done.
-    pub(crate) abandoned: VecDeque<(BridgeIdx, Box<LongChange>)>,
-    /// What those who watch rules have not been told yet.
-    pub(crate) reports: VecDeque<Report>,
     /// What the switch changes by itself and has not changed yet.
     pub(crate) own_changes: OwnChanges,
     /// The removal of tracked connections.
     pub(crate) ct_flushes: CtFlushes,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
-    /// Which connection may work for longer than a moment: one at a time, in the order in which they ask.
-    pub(crate) long_turns: Rc<Semaphore>,
-    /// What OpenFlow connections make us hold.
-    pub(crate) held_for_connections: Rc<Budget>,
-    /// Rules that dumps have found and not written yet.
-    pub(crate) held_by_dumps: HeldByAll,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -152,34 +131,24 @@ impl Vswitch {
         for place in workers.places() {
             plane.dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
-        let given_tls = config.tls_files();
-        let shared_tls = Arc::new(Tls::new(given_tls.clone().unwrap_or_default()));
+        let machine = ThisMachine::start().map_err(SetupError::Os)?;
         let vswitch = Vswitch {
             plane,
             bridges: BTreeMap::new(),
             settings: SwitchWide::default(),
             awaits_rules: true,
             workers,
-            next_conn: 0,
             schedule: Schedule::default(),
-            news: Vec::new(),
+            connections: Connections::new(),
             counts: Counts::default(),
             commands: CommandState::default(),
-            tls: given_tls.is_some().then(|| shared_tls.clone()),
-            shared_tls,
-            given_tls,
+            tls: SwitchTls::new(config.tls_files()),
             keepalive: Keepalive::start().map_err(SetupError::Os)?,
-            devices: DeviceManager::new(config).map_err(SetupError::Os)?,
-            ending: None,
+            devices: DeviceManager::new(config, Box::new(machine)),
             begun: None,
-            abandoned: VecDeque::new(),
-            reports: VecDeque::new(),
             own_changes: OwnChanges::default(),
             ct_flushes: CtFlushes::default(),
             urgent: Rc::new(Notify::new()),
-            long_turns: Rc::new(Semaphore::new(1)),
-            held_for_connections: Budget::new(HELD_FOR_CONNECTIONS_MAX),
-            held_by_dumps: HeldByAll::default(),
         };
         Ok(vswitch)
     }
@@ -219,11 +188,15 @@ impl Vswitch {
                 // A port is there first, and then it is live.
                 let added =
                     openflow::message::PortDesc { state: desc.state - PortState::LIVE, ..desc.clone() };
-                self.news.push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc: added })));
+                self.connections
+                    .news
+                    .push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc: added })));
                 let status = OfPortStatus { reason: PortReason::Modify, desc };
-                self.news.push((record.bridge, Asynchronous::PortLive(status)));
+                self.connections.news.push((record.bridge, Asynchronous::PortLive(status)));
             } else {
-                self.news.push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc })));
+                self.connections
+                    .news
+                    .push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc })));
             }
         }
     }
@@ -247,13 +220,13 @@ impl Vswitch {
         let steps =
             [PortSet { before, after: set.clone(), source }, PortSet { before: set, after, source: None }];
         let bridge = record.bridge;
-        self.news.extend(steps.map(|step| (bridge, Asynchronous::PortSet(Box::new(step)))));
+        self.connections.news.extend(steps.map(|step| (bridge, Asynchronous::PortSet(Box::new(step)))));
     }
 
     /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by
     /// which that knows them, unless the command was to leave none.
     pub(crate) fn close(&mut self) {
-        let fate = if self.ending == Some(Fate::Removed) || !self.devices.outlive() {
+        let fate = if self.commands.ending == Some(Fate::Removed) || !self.devices.outlive() {
             Fate::Removed
         } else {
             Fate::Left
@@ -264,7 +237,7 @@ impl Vswitch {
     /// Tells connections what happened. Called after every piece of work, when no connection is borrowed.
     pub(crate) fn deliver(&mut self) {
         self.report_rules(None);
-        for (bridge, news) in std::mem::take(&mut self.news) {
+        for (bridge, news) in std::mem::take(&mut self.connections.news) {
             let Some(bridge) = self.bridges.get_mut(&bridge) else { continue };
             self.counts.packet_ins_lost += bridge.tell(&news);
         }

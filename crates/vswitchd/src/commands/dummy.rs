@@ -27,7 +27,7 @@ pub fn exit(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         [cleanup] if cleanup == "--cleanup" => Fate::Removed,
         _ => return Err("\"exit\" takes no argument but --cleanup".into()),
     };
-    vswitch.ending = Some(fate);
+    vswitch.commands.ending = Some(fate);
     Ok(String::new())
 }
 

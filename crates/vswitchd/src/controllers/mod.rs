@@ -73,13 +73,10 @@ impl Vswitch {
         anew: bool,
     ) {
         let now = clock::now();
-        let next_id = &mut self.next_conn;
-        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let Vswitch { connections, bridges, .. } = self;
+        let Some(bridge) = bridges.get_mut(&idx) else { return };
         let had = bridge.control.has_primary();
-        let gone = bridge.set_links(wanted, anew, now, || {
-            *next_id += 1;
-            *next_id
-        });
+        let gone = bridge.set_links(wanted, anew, now, || connections.next_id());
         let has = bridge.control.has_primary();
         for id in gone {
             if let Some(conn) = self.bridges.get(&idx).and_then(|b| b.conns.get(&id)) {

@@ -65,7 +65,7 @@ impl Task {
         let this = Rc::new(self);
         let places = Places::new(CONNECTIONS_MAX);
         loop {
-            let tls = this.shared.borrow().tls.clone();
+            let tls = this.shared.borrow().tls.files().cloned();
             let listener = match Listener::bind(target, tls.as_ref()).await {
                 Ok(listener) => listener,
                 Err(error) => {
@@ -149,7 +149,7 @@ impl Keep for Outgoing {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        let tls = self.task.shared.borrow().tls.clone();
+        let tls = self.task.shared.borrow().tls.files().cloned();
         let stream =
             Stream::connect(&self.target, tls.as_deref()).await.map_err(|error| error.to_string())?;
         if let Stream::Tcp(tcp) = &stream

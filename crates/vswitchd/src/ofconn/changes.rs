@@ -49,7 +49,9 @@ impl Vswitch {
     /// Whether tables are being changed in turns, or not all changes have been reported to those who watch
     /// them.
     pub(crate) fn tables_are_busy(&self) -> bool {
-        self.plane.control.is_changing() || !self.reports.is_empty() || !self.own_changes.is_empty()
+        self.plane.control.is_changing()
+            || !self.connections.reports.is_empty()
+            || !self.own_changes.is_empty()
     }
 
     /// Whether a request must wait: because it changes or shows tables while another change is in progress,
@@ -154,7 +156,7 @@ impl Vswitch {
     /// Its connection is gone: what has begun is finished all the same.
     pub(super) fn abandon(&mut self, bridge: BridgeIdx, pending: Pending) {
         if let Pending::Change(change) = pending {
-            self.abandoned.push_back((bridge, change));
+            self.connections.abandoned.push_back((bridge, change));
             self.urgent.notify_one();
         }
     }
@@ -170,17 +172,17 @@ impl Vswitch {
 
     /// A turn of the changes that the switch makes by itself. Whether there is more to do.
     pub(crate) fn go_on_with_own_changes(&mut self, until: Instant) -> bool {
-        let may_begin = self.reports.is_empty();
+        let may_begin = self.connections.reports.is_empty();
         self.own_changes.go_on(&mut self.plane, may_begin, until)
     }
 
     /// Another turn of changes whose connection is gone. Whether there is more to do.
     pub(crate) fn go_on_with_abandoned(&mut self, until: Instant) -> bool {
-        if let Some((bridge, mut change)) = self.abandoned.pop_front() {
+        if let Some((bridge, mut change)) = self.connections.abandoned.pop_front() {
             if !self.turn_of_change(bridge, None, &mut change, until) {
-                self.abandoned.push_front((bridge, change));
+                self.connections.abandoned.push_front((bridge, change));
             }
-            return !self.abandoned.is_empty();
+            return !self.connections.abandoned.is_empty();
         }
         let has_change = |conn: &OfConn| matches!(conn.pending, Some(Pending::Change(_)));
         let mut conns = self.bridges.values().flat_map(|bridge| bridge.conns.values());
@@ -260,7 +262,7 @@ impl Vswitch {
             }
             LongKind::MeterDelete(mm) => self.forward_meter_mod(bridge, change.xid, (**mm).clone()),
             // Watchers are notified before the connection that made the change is answered.
-            LongKind::Bundle(_) if !self.reports.is_empty() => return false,
+            LongKind::Bundle(_) if !self.connections.reports.is_empty() => return false,
             LongKind::Bundle(commit) => {
                 return self.follow_bundle(bridge, conn, change.xid, commit, until).is_some();
             }

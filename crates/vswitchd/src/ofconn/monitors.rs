@@ -127,7 +127,7 @@ impl Vswitch {
             }
             let own = conn.as_deref().zip(xid);
             let own = own.map(|(conn, xid)| Own { conn: conn.id, xid, is_told: false });
-            self.reports.push_back(Report::new(events, watchers, own));
+            self.connections.reports.push_back(Report::new(events, watchers, own));
             // What is left is reported between other work. If everybody who is served reported more, those
             // who are told would be served before anybody else.
             if self.go_on_reporting(conn, Instant::now() + TURN) {
@@ -140,7 +140,7 @@ impl Vswitch {
     /// that is taken out of its bridge. Returns whether there is more to report.
     pub(crate) fn go_on_reporting(&mut self, mut out: Option<&mut OfConn>, until: Instant) -> bool {
         let mut told = 0;
-        while let Some(mut report) = self.reports.pop_front() {
+        while let Some(mut report) = self.connections.reports.pop_front() {
             let mut is_over = false;
             while !is_over && let Some((bridge, id)) = report.next_watcher() {
                 match &mut out {
@@ -160,7 +160,7 @@ impl Vswitch {
                 is_over = told == TOLD_A_TURN || Instant::now() >= until;
             }
             if is_over {
-                self.reports.push_front(report);
+                self.connections.reports.push_front(report);
                 return true;
             }
         }
@@ -207,7 +207,8 @@ impl Vswitch {
         let waiting = conn.connection().transmit().len();
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
             // What it does not get while paused, it gets when it resumes.
-            let known = report.known.or_else(|| self.reports.iter().find_map(|report| report.known));
+            let known =
+                report.known.or_else(|| self.connections.reports.iter().find_map(|report| report.known));
             conn.monitors.paused = Some(known.unwrap_or_else(|| self.plane.control.last_serial()));
             if !conn.monitors.resumes {
                 tell_state(conn, &FlowUpdate::Paused);

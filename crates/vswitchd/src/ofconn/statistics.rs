@@ -104,12 +104,12 @@ impl Vswitch {
         mut request: FlowStatsRequest,
         aggregate: bool,
     ) -> Handled {
-        let Vswitch { plane, held_by_dumps, .. } = self;
+        let Vswitch { plane, connections, .. } = self;
         check_table(request.table_id)?;
         plane.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
         let Some(codec) = conn.connection().codec() else { return Ok(()) };
         let (ticket, begun) = (plane.dp.request_fold(), plane.control.transactions());
-        let dump = Dump::new(codec, xid, &request, aggregate, ticket, begun, held_by_dumps);
+        let dump = Dump::new(codec, xid, &request, aggregate, ticket, begun, &connections.held_by_dumps);
         conn.pending = Some(Pending::Dump(Box::new(dump)));
         Ok(())
     }

@@ -135,7 +135,7 @@ impl Vswitch {
             }
             let reason = if is_less { TableStatus::VACANCY_DOWN } else { TableStatus::VACANCY_UP };
             let status = TableStatus { reason, desc: self.table_desc(bridge, table_id) };
-            self.news.push((bridge, Asynchronous::Table(status)));
+            self.connections.news.push((bridge, Asynchronous::Table(status)));
         }
     }
 

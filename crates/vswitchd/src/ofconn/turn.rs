@@ -24,8 +24,7 @@ impl Vswitch {
     ) -> Option<u64> {
         // Bridges' numbers are given out again, those of connections are not: a task finds no other's
         // connection.
-        let id = self.next_conn;
-        self.next_conn += 1;
+        let id = self.connections.next_id();
         self.bridges.get_mut(&bridge)?.connect(id, purpose, link, now).then_some(id)
     }
 
@@ -182,7 +181,7 @@ impl Vswitch {
     ) -> Served {
         match pending {
             Pending::Barrier { xid, ticket } => {
-                let is_told = conn.monitors.is_empty() || self.reports.is_empty();
+                let is_told = conn.monitors.is_empty() || self.connections.reports.is_empty();
                 if !self.plane.control.passed(ticket) || !is_told {
                     conn.pending = Some(Pending::Barrier { xid, ticket });
                     return Served::Waiting;

@@ -18,10 +18,7 @@ impl Vswitch {
             }
         }
         if old.tls != wanted.tls {
-            // Listeners hold this object, so it is given the new files.
-            let files = wanted.tls.clone().or_else(|| self.given_tls.clone());
-            self.shared_tls.set_files(files.clone().unwrap_or_default());
-            self.tls = files.map(|_| self.shared_tls.clone());
+            self.tls.set(wanted.tls.as_ref());
         }
         if old.vlan_limit != wanted.vlan_limit {
             let vlan_limit = wanted.vlan_limit.unwrap_or(VLAN_LIMIT_DEFAULT);
