@@ -124,6 +124,10 @@ struct MaskLog {
     /// Unique; never reused for another mask's log.
     id: u64,
     shape: Arc<Shape>,
+    /// What flows are compared by: the words of the shape, without the bits of `conj_id`. No packet has one,
+    /// though flows that hold the whole word (recirculated ones, and those that crossed a patch cable) seem to
+    /// have 0: a lookup tries each id that a conjunction gives.
+    words: Box<[ShapeWord]>,
     last: AtomicU64,
     buckets: Box<[AtomicU64]>,
     ring: Ring,
@@ -135,7 +139,13 @@ const START: u64 = 0x5eed;
 impl MaskLog {
     fn new(id: u64, shape: Arc<Shape>) -> MaskLog {
         let ring = Ring::new(shape.words().len());
-        MaskLog { id, shape, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
+        let words = shape.words().iter().map(|word| word.without_conj_id()).collect();
+        MaskLog { id, shape, words, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
+    }
+
+    /// The hash of a flow's words, or of a change's.
+    fn hash(&self, values: impl Iterator<Item = u64>, secret: &HashKey) -> u64 {
+        self.words.iter().zip(values).fold(START, |hash, (word, value)| secret.word(hash, value & word.bits))
     }
 
     /// One of twice the size with the same contents.
@@ -143,6 +153,7 @@ impl MaskLog {
         let new = MaskLog {
             id: self.id,
             shape: self.shape.clone(),
+            words: self.words.clone(),
             last: AtomicU64::new(self.last.load(Ordering::Relaxed)),
             buckets: zeros(self.buckets.len() * 2),
             ring: Ring::new(self.shape.words().len()),
@@ -156,7 +167,7 @@ impl MaskLog {
     }
 
     fn push(&self, values: &[u64], version: u64, secret: &HashKey) {
-        let hash = values.iter().fold(START, |h, v| secret.word(h, *v));
+        let hash = self.hash(values.iter().copied(), secret);
         self.buckets[hash as usize & (self.buckets.len() - 1)].store(version, Ordering::Relaxed);
         self.ring.push(values, version);
         self.last.store(version, Ordering::Relaxed);
@@ -167,7 +178,7 @@ impl MaskLog {
         if self.last.load(Ordering::Relaxed) <= since {
             return false;
         }
-        let words = self.shape.words();
+        let words = &*self.words;
         let (mut hash, mut missing) = (START, 0);
         if rewrites.is_empty() {
             for sw in words {
@@ -440,6 +451,28 @@ mod tests {
         let reg0 = |v: u64| Rewrite { mask: 0xffff_ffff << 32, value: v << 32, block: 5, word: 0 };
         assert!(f.touched(&key, &mask, &[reg0(9)], 4));
         assert!(!f.touched(&key, &mask, &[reg0(8)], 4));
+    }
+
+    #[test]
+    fn a_flow_that_seems_to_hold_conj_id_0_is_touched_by_changes_of_any_id() {
+        let mut f = fixture();
+        let rule = |id: u128, port: u128| Match::any().with(FieldId::ConjId, id).with(FieldId::InPort, port);
+        f.change(rule(5, 1), 5);
+        let place = FieldId::ConjId.place();
+        // Recirculated or through a patch port: the whole word was written.
+        let word = Rewrite { mask: u64::MAX, value: 0, block: place.block, word: place.word };
+        let (key, mask) = flow(1, 1, 0);
+        assert!(f.touched(&key, &mask, &[word], 4) && f.touched(&key, &mask, &[], 4));
+        let (other, _) = flow(2, 1, 0);
+        assert!(!f.touched(&other, &mask, &[word], 4), "of another port");
+        // Cached alone: every bit is held.
+        let mut all = mask.clone();
+        all.add_word(place.block.into(), place.word.into(), u64::MAX);
+        assert!(f.touched(&key, &all, &[], 4) && !f.touched(&key, &all, &[], 5));
+        assert!(!f.touched(&other, &all, &[], 4));
+        // Where not all other bits are held, too.
+        f.change(rule(6, 1).with_masked(FieldId::NwSrc, 7, 0xff), 7);
+        assert!(f.touched(&key, &all, &[], 6));
     }
 
     #[test]

@@ -21,6 +21,14 @@ pub struct ShapeWord {
 }
 
 impl ShapeWord {
+    /// The same without the bits of `conj_id`.
+    pub fn without_conj_id(self) -> ShapeWord {
+        let place = FieldId::ConjId.place();
+        let is_its = (self.block, self.word) == (place.block, place.word);
+        let ones = (FieldId::ConjId.ones() as u64) << place.shift;
+        ShapeWord { bits: if is_its { self.bits & !ones } else { self.bits }, ..self }
+    }
+
     /// Whether it has the bits of the packet type.
     fn is_packet_type(self) -> bool {
         let place = FieldId::PacketType.place();

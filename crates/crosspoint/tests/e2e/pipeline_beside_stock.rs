@@ -57,6 +57,35 @@ fn conjunctions_choose_as_the_stock_switch_does_and_take_effect_with_the_next_pa
     }
 }
 
+/// A recirculated packet carries all registers and metadata; `conj_id` is none of them, whatever they say.
+#[test]
+fn a_conjunction_s_rule_changes_for_tracked_packets_with_the_next_one() {
+    let mut both = Both::start();
+    both.rules(
+        "OpenFlow10",
+        &[
+            "table=0,ip,actions=load:7->NXM_NX_REG0[],ct(table=1)",
+            "table=1,priority=100,ip,nw_src=10.0.0.1,actions=conjunction(5,1/2)",
+            "table=1,priority=100,ip,nw_dst=10.0.0.2,actions=conjunction(5,2/2)",
+            "table=1,priority=90,ip,conj_id=5,actions=2",
+        ],
+    );
+    let send = |both: &mut Both, what: &str| {
+        for _ in 0..3 {
+            both.same_fates(what, &[("from 1 to 2", packet(1, 2)), ("from 3 to 2", packet(3, 2))]);
+        }
+    };
+    send(&mut both, "the conjunction's rule outputs");
+    for (command, flow) in [
+        ("mod-flows", "table=1,conj_id=5,actions=3"),
+        ("del-flows", "table=1,conj_id=5"),
+        ("add-flow", "table=1,priority=90,ip,conj_id=5,actions=2"),
+    ] {
+        both.verdict(&["-O", "OpenFlow10", command, "br0", flow]).unwrap();
+        send(&mut both, command);
+    }
+}
+
 #[test]
 fn packets_go_by_their_length_as_in_the_stock_switch() {
     let mut both = Both::start();

@@ -5,7 +5,7 @@
 //! of the kind's array of versions, whose index is the flow's mark. All other changes raise the sort's floor:
 //! to the last change of each kind, of the table, or of all ports or addresses.
 
-use super::{BUCKETS_MAX, ChangeLog, MaskLog, START, TableLog, word_table};
+use super::{BUCKETS_MAX, ChangeLog, MaskLog, TableLog, word_table};
 use base::Version;
 use base::rcu::Reader;
 use datapath::FlowView;
@@ -49,11 +49,8 @@ impl ChangeLog {
     pub(crate) fn marks(&self, watch: &Watch, flow: &FlowView<'_>, reader: &Reader) -> Marks {
         watch.kinds.map(|kind| {
             let Some(log) = self.log_of(&kind, reader) else { return 0 };
-            let hash = log.shape.words().iter().fold(START, |hash, sw| {
-                let (b, w) = (usize::from(sw.block), usize::from(sw.word));
-                self.secret.word(hash, flow.key.word(b, w) & sw.bits)
-            });
-            hash as u16
+            let words = log.words.iter().map(|sw| flow.key.word(sw.block.into(), sw.word.into()));
+            log.hash(words, &self.secret) as u16
         })
     }
 
@@ -126,7 +123,7 @@ impl ChangeLog {
 
 /// Whether flows of this mask match all bits that the changes use.
 fn is_within(log: &MaskLog, mask: &Mask) -> bool {
-    log.shape.words().iter().all(|sw| sw.bits & !mask.0.word(sw.block.into(), sw.word.into()) == 0)
+    log.words.iter().all(|sw| sw.bits & !mask.0.word(sw.block.into(), sw.word.into()) == 0)
 }
 
 #[cfg(test)]
