@@ -2,6 +2,7 @@
 //! nothing.
 
 mod report;
+mod steps;
 
 pub use report::{Start, Texts, Traced, Wrong, trace};
 

@@ -1,9 +1,6 @@
 //! The text of `ofproto/trace`: what a translation did, step by step.
-//!
-//! Steps form a tree: bridges have tables; tables and buckets have actions, each followed by its effect and
-//! by the tables, buckets and bridges that it led to. As in Open vSwitch, the last step of a level is not
-//! indented further, so that a chain of tables reads as a list.
 
+use super::steps::{Kind, LEFT_OUT, STEPS_BYTES_MAX, Steps};
 use super::{Found, Sink};
 use crate::BridgeIdx;
 use crate::effect::Effect;
@@ -24,30 +21,11 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-#[derive(PartialEq)]
-enum Kind {
-    Bridge,
-    Table,
-    Bucket,
-    Thaw,
-    Action,
-    Detail,
-    Warning,
-    Error,
-}
-
-struct Node {
-    kind: Kind,
-    text: String,
-    below: Vec<Node>,
-}
-
 /// A listener that records everything.
 struct Listener<'a> {
     ports: &'a PortNames,
     topology: &'a Topology,
-    /// Unfinished nodes, outermost first; the first is the root.
-    open: Vec<Node>,
+    steps: Steps,
     /// For each action set being executed: whether a table was entered again for it.
     has_reopened: Vec<bool>,
     /// The packet after the last action, once known.
@@ -84,10 +62,6 @@ struct Coming {
 }
 
 impl Listener<'_> {
-    fn enter(&mut self, kind: Kind, text: String) {
-        self.open.push(Node { kind, text, below: vec![] });
-    }
-
     fn rule_text(&self, rule: &Rule) -> String {
         let mut matching = rule.matching.to_match();
         if let Some(bridge) = self.topology.bridge(rule.bridge) {
@@ -104,11 +78,6 @@ impl Listener<'_> {
 
     fn action_text(&self, action: &Action) -> String {
         actions_text(std::slice::from_ref(action), openflow::Version::V13, self.ports)
-    }
-
-    fn leaf(&mut self, kind: Kind, text: String) {
-        let parent = self.open.last_mut().expect("the root is never left");
-        parent.below.push(Node { kind, text, below: vec![] });
     }
 }
 
@@ -149,10 +118,13 @@ impl Sink for Listener<'_> {
     const LEARNS: bool = false;
 
     fn bridge(&mut self, name: &str) {
-        self.enter(Kind::Bridge, name.to_string());
+        self.steps.enter(Kind::Bridge, name.to_string());
     }
 
     fn enter_table(&mut self, table_id: u8, found: Found<'_>) {
+        if self.steps.is_full() {
+            return self.steps.enter(Kind::Table, String::new());
+        }
         let (text, does_nothing) = match found {
             Found::Rule(rule) => (self.rule_text(rule), rule.actions.list.is_empty()),
             Found::Nothing => ("No match.".to_string(), true),
@@ -162,49 +134,48 @@ impl Sink for Listener<'_> {
                 (why.to_string(), true)
             }
         };
-        self.enter(Kind::Table, format!("{table_id:2}. {text}"));
+        self.steps.enter(Kind::Table, format!("{table_id:2}. {text}"));
         if does_nothing {
-            self.leaf(Kind::Action, "drop".to_string());
+            self.steps.leaf(Kind::Action, "drop".to_string());
         }
         if let Found::Miss = found {
-            self.leaf(Kind::Action, "controller(reason=no_match)".to_string());
+            self.steps.leaf(Kind::Action, "controller(reason=no_match)".to_string());
         }
     }
 
     fn enter_bucket(&mut self, bucket_id: u32) {
-        self.enter(Kind::Bucket, format!("bucket {bucket_id}"));
+        let text = if self.steps.is_full() { String::new() } else { format!("bucket {bucket_id}") };
+        self.steps.enter(Kind::Bucket, text);
     }
 
     fn begin_action(&mut self, action: &Action) {
-        let is_frozen = self.open.last().is_some_and(|node| node.kind == Kind::Bridge);
+        if self.steps.is_full() {
+            return;
+        }
+        let is_frozen = self.steps.is_in(Kind::Bridge);
         if is_frozen
             && tells_origin(action)
             && let Some((table_id, cookie)) = self.origin.take()
         {
-            self.leaf(Kind::Action, origin_text(table_id, cookie));
+            self.steps.leaf(Kind::Action, origin_text(table_id, cookie));
             let cookie = if cookie == 0 { "0".to_string() } else { format!("{cookie:#x}") };
-            self.leaf(Kind::Action, format!("restored state: table={table_id}, cookie={cookie}"));
+            self.steps.leaf(Kind::Action, format!("restored state: table={table_id}, cookie={cookie}"));
         }
         let text = match as_frozen(action) {
             Some(other) if is_frozen => self.action_text(&other),
             _ => self.action_text(action),
         };
-        self.leaf(Kind::Action, text);
+        self.steps.leaf(Kind::Action, text);
     }
 
     fn nothing_to_do(&mut self) {
-        self.leaf(Kind::Action, "drop".to_string());
+        self.steps.leaf_unless_full(Kind::Action, || "drop".to_string());
     }
 
     fn enter_action_set(&mut self) {
-        let bridge = self.open.last_mut().expect("the root is never left");
-        // It follows the first table's last step as if that had led to it, except for a packet that continues
-        // where it was frozen.
-        let goes_on = bridge.below.iter().any(|node| node.kind == Kind::Thaw);
-        let first = bridge.below.pop_if(|node| node.kind == Kind::Table && !goes_on);
-        self.has_reopened.push(first.is_some());
-        self.open.extend(first);
-        self.enter(Kind::Table, "--. Executing action set:".to_string());
+        let has_reopened = self.steps.reopen_first_table();
+        self.has_reopened.push(has_reopened);
+        self.steps.enter(Kind::Table, "--. Executing action set:".to_string());
     }
 
     fn leave_action_set(&mut self) {
@@ -215,18 +186,15 @@ impl Sink for Listener<'_> {
     }
 
     fn leave(&mut self) {
-        if self.open.len() > 1 {
-            let node = self.open.pop().expect("more than one");
-            self.open.last_mut().expect("the root is never left").below.push(node);
-        }
+        self.steps.leave();
     }
 
     fn detail(&mut self, text: impl FnOnce() -> String) {
-        self.leaf(Kind::Detail, text());
+        self.steps.leaf_unless_full(Kind::Detail, text);
     }
 
     fn fate(&mut self, text: impl FnOnce() -> String) {
-        self.leaf(Kind::Action, text());
+        self.steps.leaf_unless_full(Kind::Action, text);
     }
 
     fn may_learn(&self) -> bool {
@@ -234,15 +202,14 @@ impl Sink for Listener<'_> {
     }
 
     fn warn(&mut self, text: impl FnOnce() -> String) {
-        self.leaf(Kind::Warning, text());
+        self.steps.leaf_unless_full(Kind::Warning, text);
     }
 
     fn error(&mut self, text: impl FnOnce() -> String) {
         let why = text();
-        let bridge = self.open.iter().rev().find(|node| node.kind == Kind::Bridge);
-        let bridge = bridge.map_or(String::new(), |node| node.text.clone());
+        let bridge = self.steps.bridge();
         self.wrong.get_or_insert_with(|| Wrong { why: why.clone(), bridge, flow: String::new() });
-        self.leaf(Kind::Error, why);
+        self.steps.leaf_unless_full(Kind::Error, || why);
     }
 
     fn slow(&mut self) {
@@ -255,12 +222,15 @@ impl Sink for Listener<'_> {
 
     fn thaw(&mut self, bridge: &str, rest: &Rest) {
         self.bridge(bridge);
-        self.enter(Kind::Thaw, "thaw".to_string());
+        if self.steps.is_full() {
+            return;
+        }
+        self.steps.enter(Kind::Thaw, "thaw".to_string());
         let table_id = rest.steps.first().and_then(Step::table_to_begin_with).unwrap_or(0);
-        self.leaf(Kind::Thaw, format!("Resuming from table {table_id}"));
+        self.steps.leaf(Kind::Thaw, format!("Resuming from table {table_id}"));
         if !rest.action_set.is_empty() {
             let set = actions_text(&rest.action_set, openflow::Version::V13, self.ports);
-            self.leaf(Kind::Thaw, format!("Restoring action set: {set}"));
+            self.steps.leaf(Kind::Thaw, format!("Restoring action set: {set}"));
         }
         let mut last = None;
         let mut texts = Vec::new();
@@ -274,7 +244,7 @@ impl Sink for Listener<'_> {
             }
         }
         if !texts.is_empty() {
-            self.leaf(Kind::Thaw, format!("Restoring actions: {}", texts.join(",")));
+            self.steps.leaf(Kind::Thaw, format!("Restoring actions: {}", texts.join(",")));
         }
         self.leave();
     }
@@ -356,6 +326,10 @@ pub fn trace(
     let (mut queue, mut states) = (VecDeque::from(coming), ct_next.iter());
     for _ in 0..ROUNDS_MAX {
         let Some(mut next) = queue.pop_front() else { break };
+        if traced.text.len() > STEPS_BYTES_MAX {
+            traced.text += LEFT_OUT;
+            break;
+        }
         traced.text += &announce(&mut next, &mut states);
         let Coming { key, .. } = next;
         // It continues as its state says, whatever actions it was sent with.
@@ -437,12 +411,11 @@ fn translate(key: &mut Key, nat: &Nat) {
 fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Reader) -> (Traced, Vec<Coming>) {
     let Start { version, key, bridge, actions: given, learned } = start;
     let Texts { ports, actions } = texts;
-    let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
     let mut listener = Listener {
         ports,
         topology,
-        open: vec![root],
+        steps: Steps::new(),
         has_reopened: vec![],
         after: None,
         failure: None,
@@ -461,9 +434,6 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         (Some(bridge), None) => translate::packet_in_bridge(at, key, bridge, &mut out, &mut listener),
         (None, _) => translate::packet(at, key, &mut out, &mut listener),
     }
-    while listener.open.len() > 1 {
-        listener.leave();
-    }
     let port = topology.port(PortNo(key.get64(FieldId::DpPort) as u32));
     let bridge = bridge.or(port.map(|port| port.bridge)).and_then(|idx| topology.bridge(idx));
     let none = OptionTable::default();
@@ -481,11 +451,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         }
     };
     let mut text = format!("Flow: {}\n", whole(key));
-    let root = listener.open.pop().expect("the root is left");
-    print(&mut text, &root.below, 0);
-    if text.len() > STEPS_BYTES_MAX {
-        text += "... (further steps are left out)\n";
-    }
+    listener.steps.print(&mut text);
     let changed = match &listener.after {
         Some(after) if after != key => whole(after),
         _ => "unchanged".to_string(),
@@ -555,31 +521,6 @@ fn shown(mask: &Mask, key: &Key) -> Mask {
     }
     mask.0.set_present(mask.0.present() & !constant);
     mask.canonical()
-}
-
-/// Bytes of text after which a trace's steps are left out: indentation makes nested ones long.
-const STEPS_BYTES_MAX: usize = 4 << 20;
-
-fn print(text: &mut String, nodes: &[Node], level: usize) {
-    for (i, node) in nodes.iter().enumerate() {
-        if text.len() > STEPS_BYTES_MAX {
-            return;
-        }
-        let ends_a_line = !matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
-        let more = usize::from(i + 1 < nodes.len() || ends_a_line);
-        let indent = " ".repeat((level + more) * 4);
-        let _ = match node.kind {
-            Kind::Bridge => {
-                let title = format!("bridge(\"{}\")", node.text);
-                writeln!(text, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()))
-            }
-            Kind::Table | Kind::Bucket | Kind::Thaw | Kind::Action => writeln!(text, "{indent}{}", node.text),
-            Kind::Detail => writeln!(text, "{indent} -> {}", node.text),
-            Kind::Warning => writeln!(text, "{indent} >> {}", node.text),
-            Kind::Error => writeln!(text, "{indent} >>>> {} <<<<", node.text),
-        };
-        print(text, &node.below, level + 2 * more);
-    }
 }
 
 /// The mask for showing a packet completely: every field that a packet of its kind has, zero or not, and
