@@ -113,6 +113,12 @@ impl<P: Pipeline> Process<P> {
         &mut self.reader
     }
 
+    /// Notes the present version, by which flows are found too old. Each burst does; a worker without packets
+    /// does before it sweeps.
+    pub fn note_version(&mut self) {
+        self.cache.set_version(self.pipeline.version());
+    }
+
     /// Processes a burst that came in at a port. Leaves the batch empty and nothing lent. Returns the cycles
     /// spent on translation. Never inlined: it is large and called from two places.
     #[inline(never)]

@@ -370,6 +370,7 @@ impl<P: Pipeline> Worker<P> {
             Sweep::Go { count, begins } => (count, begins),
         };
         if begins {
+            self.process.note_version();
             self.process.cache.start_round();
         }
         let mut unbounded = u32::MAX;

@@ -28,11 +28,13 @@ use openflow::ErrorKind;
 use openflow::message::{GROUP_ALL, GroupCommand, METER_ALL};
 use std::sync::Arc;
 
-/// Versions that others may publish per step of a transaction. A thread takes at most a hundred million steps
-/// a second, so versions advance by less than 2^31 per second, the age that no cached flow may reach.
+/// Versions that others may publish per step of a transaction.
 const VERSIONS_PER_STEP: u64 = 16;
 /// The minimum number of steps to assume.
 const STEPS_MIN: u64 = 1 << 10;
+/// The maximum: whatever a client's bundle seems to take, the version moves by 2^22 at most, far below 2^31,
+/// the age that no cached flow may reach.
+const STEPS_MAX: u64 = 1 << 18;
 /// With fewer versions left, the transaction is completed at once.
 const VERSIONS_LEFT_MIN: u64 = 1 << 10;
 /// How many requests to learn wait during a transaction; more are refused and counted.
@@ -64,7 +66,7 @@ impl Control {
     pub fn begin(&mut self, changes: Arc<dyn Changes>, steps: usize, now_ms: u64) {
         self.finish();
         self.transactions += 1;
-        let ahead = (steps as u64).max(STEPS_MIN) * VERSIONS_PER_STEP;
+        let ahead = (steps as u64).clamp(STEPS_MIN, STEPS_MAX) * VERSIONS_PER_STEP;
         let version = Version(self.inner.published().0 + ahead);
         let transaction = Some(Transaction::new(Some(version), now_ms));
         self.underway = Some(Underway { transaction, changes, outcome: None });
