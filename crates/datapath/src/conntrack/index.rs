@@ -138,17 +138,17 @@ impl Index {
         let bucket = &self.buckets[self.number(hash)].0;
         for _ in 0..TRIES {
             let before = bucket[0].load(Acquire);
-            if before >> 32 & CHANGING != 0 {
-                std::hint::spin_loop();
-                continue;
-            }
+            // What is found is there, whoever changes the bucket: a place is one word, and does not move. Only
+            // that nothing is there needs a bucket at rest; a writer may hold it for as long as it is off its
+            // processor.
             if let Some(found) = find_in(bucket, hash, chain(before), entries, &mut matches) {
                 return Some(found);
             }
             fence(Acquire);
-            if bucket[0].load(Relaxed) == before {
+            if before >> 32 & CHANGING == 0 && bucket[0].load(Relaxed) == before {
                 return None;
             }
+            std::hint::spin_loop();
         }
         None
     }
@@ -306,5 +306,18 @@ mod tests {
             assert_eq!(find(n), None);
         }
         assert_eq!(index.occupancy(&entries, 0, 1), 0);
+    }
+
+    #[test]
+    fn what_is_there_is_found_while_somebody_holds_its_bucket() {
+        let index = Index::new(4).unwrap();
+        let entries: Entries = Region::new(8).unwrap();
+        let hash = |n: u32| u64::from(n) << 40 | 2;
+        assert!(index.insert(hash(1), Place { entry: 1, of: Which::Both }, &entries, |_| false));
+        let find = |n: u32| index.find(hash(n), &entries, |entry| (entry == n).then_some(entry));
+        let held = Changing::begin(&index.buckets[index.number(hash(1))].0);
+        assert_eq!((find(1), find(2)), (Some(1), None));
+        drop(held);
+        assert_eq!((find(1), find(2)), (Some(1), None));
     }
 }
