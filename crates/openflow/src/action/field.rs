@@ -241,7 +241,7 @@ pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, Err
 /// set-field without a mask. (Named flags are shown without a mask either way.)
 pub(super) fn is_narrow(field: Mf) -> bool {
     let row = field.row();
-    let has_unused = row.subfield_bits == row.bits.into() && row.bits < 8 * row.bytes;
+    let has_unused = row.subfield_bits == u16::from(row.bits) && row.bits < 8 * row.bytes;
     has_unused && row.format != Format::TunFlags
 }
 

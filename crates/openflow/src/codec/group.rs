@@ -333,6 +333,9 @@ pub(super) fn write_group_desc(version: Version, out: &mut Vec<u8>, group: &Grou
 
 /// Bytes before the first group of a list: 24 in Open vSwitch's extension to 1.0, fewer in other versions.
 const LIST_HEAD_BYTES: usize = 24;
+/// Bytes of a group's statistics before its buckets', and of each bucket's.
+const STATS_BYTES: usize = 40;
+const BUCKET_STATS_BYTES: usize = 16;
 
 impl GroupDesc {
     /// Whether it fits into a message in every version: each version encodes buckets and actions with
@@ -342,7 +345,9 @@ impl GroupDesc {
         Version::ALL.into_iter().all(|version| {
             bytes.clear();
             write_group_desc(version, &mut bytes, self);
-            LIST_HEAD_BYTES + bytes.len() <= usize::from(u16::MAX)
+            // Statistics have an entry for each bucket, whatever is in it.
+            let statistics = STATS_BYTES + BUCKET_STATS_BYTES * self.buckets.len();
+            LIST_HEAD_BYTES + bytes.len().max(statistics) <= usize::from(u16::MAX)
         })
     }
 }

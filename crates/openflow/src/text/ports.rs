@@ -133,43 +133,13 @@ fn write_name(out: &mut String, name: &str) {
     if plain {
         return out.push_str(name);
     }
-    out.push('"');
-    for c in name.chars() {
-        match ESCAPES.iter().find(|(_, plain)| *plain == c) {
-            Some((letter, _)) => out.extend(['\\', *letter]),
-            None if c < ' ' => put!(out, "\\u{:04x}", u32::from(c)),
-            None => out.push(c),
-        }
-    }
-    out.push('"');
+    out.push_str(&serde_json::to_string(name).expect("a string is always written"));
 }
-
-/// What stands behind a backslash in a string of JSON, and for what.
-const ESCAPES: [(char, char); 7] =
-    [('"', '"'), ('\\', '\\'), ('b', '\u{8}'), ('f', '\u{c}'), ('n', '\n'), ('r', '\r'), ('t', '\t')];
 
 /// A name as [`write_name`] writes it, or without quotes. `None` for what begins with a quote but is no JSON
 /// string.
 fn unquoted(text: &str) -> Option<Cow<'_, str>> {
-    let Some(rest) = text.strip_prefix('"') else { return Some(text.into()) };
-    let mut name = String::new();
-    let mut chars = rest.strip_suffix('"')?.chars();
-    while let Some(c) = chars.next() {
-        name.push(match c {
-            '"' => return None,
-            '\\' => match chars.next()? {
-                'u' => {
-                    let digits: String = chars.by_ref().take(4).collect();
-                    let is_hex = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-                    char::from_u32(u32::from_str_radix(&digits, 16).ok().filter(|_| is_hex)?)?
-                }
-                '/' => '/',
-                letter => ESCAPES.iter().find(|(known, _)| *known == letter)?.1,
-            },
-            _ => c,
-        });
-    }
-    Some(name.into())
+    if text.starts_with('"') { serde_json::from_str(text).ok().map(Cow::Owned) } else { Some(text.into()) }
 }
 
 #[cfg(test)]

@@ -57,9 +57,25 @@ fn entries_come_back_as_from_the_stock_client() {
         }
     }
     same(&["-m", "parse-nxm"], "NXM_OF_IN_PORT(0001) NXM_NX_COOKIE_W(00000000000000aa/00000000000000ff)\n");
-    for wrong in ["NXM_OF_IN_PORT\n", "NXM_OF_IN_PORT(0001\n", "FOO(12)\n", "1234(22)\n"] {
-        same(&["parse-nxm"], wrong);
+    for wrong in [
+        "NXM_OF_IN_PORT",
+        "NXM_OF_IN_PORT(0001",
+        "FOO(12)",
+        "1234(22)",
+        "NXM_OF_IN_PORT(000102)",
+        "NXM_OF_IN_PORT(zz)",
+        "NXM_NX_COOKIE(11)",
+        "01020304(11/33)",
+        "ffff020800002320(11)",
+        "NXM_OF_IP_SRC_W(c0a80000/ff)",
+        "NXM_OF_IP_SRC_W(c0a80000/ffff000000)",
+        "NXM_OF_IP_SRC_W(c0a80000)",
+        "NXM_OF_IP_SRC(c0a80000/ffff0000)",
+        "NXM_OF_IN_PORT(0001) NXM_OF_ETH_TYPE(0800zz)",
+    ] {
+        same(&["parse-nxm"], &format!("{wrong}\n"));
     }
+    same(&["parse-nxm"], "NXM_OF_ETH_TYPE( 08 00 )\n");
     for version in ["OpenFlow10", "OpenFlow11", "7"] {
         same(&["parse-oxm", version], "");
     }
