@@ -175,11 +175,11 @@ pub fn read_actions(text: &str, ports: PortByName<'_>) -> Result<Vec<DpAction>, 
         return Ok(list);
     }
     while !rest.is_empty() {
-        let end = match (rest.find(','), rest.find('(')) {
-            (comma, Some(open)) if comma.is_none_or(|comma| open < comma) => {
+        let end = match rest.find([',', '(']) {
+            Some(open) if rest[open..].starts_with('(') => {
                 rest.find(')').map_or(rest.len(), |close| close + 1)
             }
-            (comma, _) => comma.unwrap_or(rest.len()),
+            comma => comma.unwrap_or(rest.len()),
         };
         let word = rest[..end].trim();
         rest = rest[end..].trim_start_matches([',', ' ']);

@@ -16,6 +16,8 @@ use transport::clock;
 
 /// Entries per message.
 const LISTED_AT_ONCE: usize = 128;
+/// Groups are listed together as long as they have no more buckets: a group may have thousands.
+const BUCKETS_AT_ONCE: usize = 1_024;
 
 impl ForwardingPlane {
     /// Begins to list what has this number; without one, all.
@@ -81,8 +83,17 @@ impl ForwardingPlane {
         let mut groups = self.control.groups_in(bridge, ids.clone()).map(|group| &**group).peekable();
         let mut meters = self.control.meters_in(bridge, ids).map(|meter| &**meter).peekable();
         let body = {
-            let (groups, meters) =
-                (groups.by_ref().take(LISTED_AT_ONCE), meters.by_ref().take(LISTED_AT_ONCE));
+            let mut buckets = 0;
+            let mut next_group = || {
+                // One at least.
+                let is_first = buckets == 0;
+                groups.next_if(|group| {
+                    buckets += 1 + group.desc.buckets.len();
+                    is_first || buckets <= BUCKETS_AT_ONCE
+                })
+            };
+            let groups = std::iter::from_fn(&mut next_group).take(LISTED_AT_ONCE);
+            let meters = meters.by_ref().take(LISTED_AT_ONCE);
             match what {
                 Listed::GroupStats => StatsBody::Group(groups.map(|group| self.group_stats(group)).collect()),
                 Listed::GroupDescs => StatsBody::GroupDesc(groups.map(|group| group.desc.clone()).collect()),
