@@ -3,6 +3,7 @@
 //! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
 //! us.
 
+use super::gate::Gate;
 use host::log::os_text;
 use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
@@ -17,8 +18,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 use transport::unixctl::Request;
@@ -89,29 +90,6 @@ pub struct Client {
     backlog: Vec<u8>,
     version: Version,
     protocol: Protocol,
-}
-
-/// While it is closed nothing more is read from the switch, which then fills its buffers.
-#[derive(Default)]
-struct Gate {
-    is_closed: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn set_closed(&self, closed: bool) {
-        // The flag is valid even if another thread panicked.
-        *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
-        if !closed {
-            self.opened.notify_one();
-        }
-    }
-
-    /// Waits until it is open.
-    fn pass(&self) {
-        let guard = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let _open = self.opened.wait_while(guard, |closed| *closed).unwrap_or_else(PoisonError::into_inner);
-    }
 }
 
 /// A stream, to read from and to write to, and its name.
@@ -212,6 +190,7 @@ impl Client {
                 of_reader.pass();
                 let result = reader.read(&mut buffer).map(|n| buffer[..n].to_vec());
                 let done = !matches!(&result, Ok(bytes) if !bytes.is_empty());
+                of_reader.set(|gate| gate.queued += result.as_ref().map_or(0, Vec::len));
                 if from_switch.send(Arrival::Bytes(result)).is_err() || done {
                     return;
                 }
@@ -283,6 +262,16 @@ impl Client {
 
     /// Sends all that waits.
     pub fn flush(&mut self) -> Result<(), Failure> {
+        if self.connection.transmit().is_empty() {
+            return Ok(());
+        }
+        self.gate.set(|gate| gate.is_sending = true);
+        let sent = self.send_all();
+        self.gate.set(|gate| gate.is_sending = false);
+        sent
+    }
+
+    fn send_all(&mut self) -> Result<(), Failure> {
         while !self.connection.transmit().is_empty() {
             let n = self.writer.write(self.connection.transmit());
             match n {
@@ -305,13 +294,13 @@ impl Client {
     /// The next event of the connection; `None` once a request of the control socket waits. With `blocked` it
     /// waits for those alone.
     fn wait(&mut self, blocked: bool) -> Result<Option<Event>, Failure> {
-        self.gate.set_closed(blocked);
+        self.gate.set(|gate| gate.is_closed = blocked);
         loop {
             if blocked {
                 match self.arrivals.recv() {
                     Ok(Arrival::Asked(asked)) => self.asked.push_back(asked),
                     Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => {
-                        self.backlog.extend_from_slice(&bytes);
+                        self.take(&bytes);
                         continue;
                     }
                     _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
@@ -332,13 +321,18 @@ impl Client {
                     self.asked.push_back(asked);
                     return Ok(None);
                 }
-                Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => self.backlog.extend_from_slice(&bytes),
+                Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => self.take(&bytes),
                 Ok(Arrival::Bytes(Err(e))) => {
                     return fail!("{}: error receiving OpenFlow message ({})", self.name, os_text(&e));
                 }
                 _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
             }
         }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.gate.set(|gate| gate.queued -= bytes.len());
+        self.backlog.extend_from_slice(bytes);
     }
 
     /// For sources other than the switch that must wake [`Self::hear_or_be_asked`].

@@ -12,6 +12,7 @@ mod color;
 mod context;
 mod control;
 mod flows;
+mod gate;
 mod groups;
 mod input;
 mod matches;

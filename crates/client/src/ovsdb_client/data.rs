@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
+use std::iter;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::ctl::table::{Cell, Table};
@@ -261,9 +262,17 @@ fn replace_all(database: &str, backup: &Database, schema: &Schema) -> Value {
         .collect();
     for (table, table_schema) in known.tables_with_idx() {
         for row in backup.rows(table) {
-            let members = table_schema.named_columns().filter(|(_, column)| !column.is_ephemeral).map(
-                |(idx, column)| (column.name.clone(), by_name(row.get(idx).to_json(&column.kind), &uuids)),
-            );
+            let columns = table_schema.named_columns().filter(|(_, column)| !column.is_ephemeral);
+            let members = columns.map(|(idx, column)| {
+                let (kind, json) = (&column.kind, row.get(idx).to_json(&column.kind));
+                // A pair of strings may look like a UUID.
+                let mut atoms = iter::once(&kind.key).chain(&kind.value);
+                let json = match atoms.any(|atom| atom.kind == AtomType::Uuid) {
+                    true => by_name(json, &uuids),
+                    false => json,
+                };
+                (column.name.clone(), json)
+            });
             operations.push(json!({
                 "op": "insert", "table": table_schema.name, "uuid-name": symbol(&row.uuid().to_string()),
                 "row": members.collect::<Map<String, Value>>(),
@@ -286,7 +295,32 @@ fn by_name(json: Value, uuids: &BTreeSet<String>) -> Value {
             debug_assert!(Uuid::parse(uuid).is_some());
             json!(["named-uuid", symbol(uuid)])
         }
-        // Strings that merely look like this are elements of a column of strings, which contains no arrays.
         _ => Value::Array(elements.into_iter().map(|element| by_name(element, uuids)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_restored_by_name_and_pairs_that_look_like_them_as_they_are() {
+        let (bridge, root) = ("12345678-1234-4234-8234-123456789abc", "22345678-1234-4234-8234-123456789abc");
+        let record = json!({
+            "Bridge": {bridge: {"name": "br0", "external_ids": ["map", [["uuid", bridge]]]}},
+            "Open_vSwitch": {root: {"bridges": ["uuid", bridge]}},
+        });
+        let mut backup = Database::new(Schema::open_vswitch());
+        let mut ids = UuidGenerator::from_seed(0);
+        let body = record.to_string();
+        transaction::apply(&mut backup, body.as_bytes(), &mut ids, transaction::Unknown::Refused).unwrap();
+        let operations = replace_all("Open_vSwitch", &backup, backup.schema());
+        let row = |table: &str| {
+            let is_insert = |op: &&Value| op["op"] == "insert" && op["table"] == table;
+            operations.as_array().unwrap().iter().find(is_insert).unwrap()["row"].clone()
+        };
+        let name = symbol(bridge);
+        assert_eq!(row("Open_vSwitch")["bridges"], json!(["named-uuid", name]));
+        assert_eq!(row("Bridge")["external_ids"], json!(["map", [["uuid", bridge]]]));
     }
 }
