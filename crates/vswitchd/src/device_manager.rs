@@ -328,7 +328,7 @@ fn open_error(name: &str, error: &PortError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::wanted::Bridge;
+    use crate::config::wanted::{self as config, Bridge};
     use crate::config::{Database, Flags};
     use host::rundir::RunDir;
     use packet::{PoolConfig, PortStats, PortStatus, RxQueue, TxQueue};
@@ -483,7 +483,9 @@ mod tests {
         assert!(!manager.wants_sweep() && !manager.outlive());
         manager.set_owner(mine.into());
         assert!(manager.wants_sweep() && manager.outlive());
-        let wanted = Wanted { bridges: [("br0".into(), Bridge::new("br0"))].into(), ..Wanted::default() };
+        let mut bridge = Bridge::new("br0");
+        bridge.ports.insert("br0".into(), config::Port::new("br0", [Interface::new("br0", "internal")]));
+        let wanted = Wanted { bridges: [("br0".into(), bridge)].into(), ..Wanted::default() };
         manager.sweep(&wanted);
         assert_eq!(machine.done.take(), ["remove old 4"]);
         assert!(!manager.wants_sweep());
