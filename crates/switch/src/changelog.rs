@@ -125,8 +125,8 @@ struct MaskLog {
     id: u64,
     shape: Arc<Shape>,
     /// What flows are compared by: the words of the shape, without the bits of `conj_id`. No packet has one,
-    /// though flows that hold the whole word (recirculated ones, and those that crossed a patch cable) seem to
-    /// have 0: a lookup tries each id that a conjunction gives.
+    /// though flows that hold the whole word (recirculated ones, and those that crossed a patch cable) seem
+    /// to have 0: a lookup tries each id that a conjunction gives.
     words: Box<[ShapeWord]>,
     last: AtomicU64,
     buckets: Box<[AtomicU64]>,

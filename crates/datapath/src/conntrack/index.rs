@@ -138,9 +138,9 @@ impl Index {
         let bucket = &self.buckets[self.number(hash)].0;
         for _ in 0..TRIES {
             let before = bucket[0].load(Acquire);
-            // What is found is there, whoever changes the bucket: a place is one word, and does not move. Only
-            // that nothing is there needs a bucket at rest; a writer may hold it for as long as it is off its
-            // processor.
+            // What is found is there, whoever changes the bucket: a place is one word, and does not move.
+            // Only that nothing is there needs a bucket at rest; a writer may hold it for as long as it is
+            // off its processor.
             if let Some(found) = find_in(bucket, hash, chain(before), entries, &mut matches) {
                 return Some(found);
             }

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-/// Bytes after which steps are left out: of what is recorded, and of its text, which indentation makes longer.
+/// Bytes after which steps are left out: of what is recorded, and of its text, which indentation lengthens.
 pub const STEPS_BYTES_MAX: usize = 4 << 20;
 /// The text in place of them.
 pub const LEFT_OUT: &str = "... (further steps are left out)\n";
