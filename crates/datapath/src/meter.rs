@@ -81,6 +81,11 @@ impl Meter {
         Meter { number, is_in_packets, bands, packets: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
+    /// Whether it raises drop precedences.
+    pub fn remarks(&self) -> bool {
+        self.bands.iter().any(|band| band.spec.prec_level.is_some())
+    }
+
     /// Judges and counts one packet. If it exceeds several bands, the one with the highest rate decides.
     pub fn admit(&self, now_ns: u64, bytes: u64) -> Metered {
         self.packets.fetch_add(1, Relaxed);

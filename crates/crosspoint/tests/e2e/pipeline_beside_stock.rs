@@ -86,6 +86,62 @@ fn a_conjunction_s_rule_changes_for_tracked_packets_with_the_next_one() {
     }
 }
 
+/// Lists wait when a packet must be read or hashed again before they go on.
+#[test]
+fn what_waits_goes_on_in_its_own_list_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    // An action that ends the action set early ends what waited behind it.
+    both.rules("OpenFlow13", &["mpls,actions=write_actions(pop_mpls:0x0800,dec_ttl,output:2)"]);
+    for ttl in [1, 2] {
+        let mut inner = ipv4(17, 0, ttl, &udp());
+        inner[10..12].fill(0);
+        let sum = wire::checksum::checksum(&inner[..20]);
+        inner[10..12].copy_from_slice(&sum.to_be_bytes());
+        let labelled = [&[0, 1, 1, 64][..], &inner].concat();
+        both.same_fates("a label before a TTL", &[("labelled", ethernet(0x8847, &labelled))]);
+    }
+    // A second wait, in a list below, leaves the outer list its own table.
+    let groups = [(1, 2), (2, 20)].map(|(id, buckets)| {
+        let bucket = ",bucket=actions=set_field:1->reg1";
+        format!("group_id={id},type=select,selection_method=dp_hash{}", bucket.repeat(buckets))
+    });
+    for group in &groups {
+        both.verdict(&["-O", "OpenFlow15", "add-group", "br0", group]).unwrap();
+    }
+    both.rules(
+        "OpenFlow13",
+        &[
+            "table=0,in_port=1,actions=resubmit(,1),resubmit:7",
+            "table=0,in_port=7,actions=output:3",
+            "table=1,in_port=1,actions=group:1,group:2",
+            "table=1,in_port=7,actions=output:2",
+        ],
+    );
+    both.same_fates("two groups that need a hash", &[("from 1 to 2", packet(1, 2))]);
+}
+
+/// What `exec` reads of mark and label is what the packet has.
+#[test]
+fn a_connection_s_label_is_set_from_its_mark_as_by_the_stock_switch() {
+    let mut both = Both::start();
+    both.rules(
+        "OpenFlow13",
+        &[
+            "table=0,ip,actions=ct(commit,zone=1,exec(load:5->NXM_NX_CT_MARK[])),ct(table=1,zone=1)",
+            "table=1,ip,actions=ct(commit,zone=1,exec(move:NXM_NX_CT_MARK[0..15]->NXM_NX_CT_LABEL[0..15])),\
+             ct(table=2,zone=1)",
+            "table=2,priority=1,ip,ct_label=5,actions=output:2",
+            "table=2,priority=0,actions=output:3",
+        ],
+    );
+    // Without a checksum, which is not that of these addresses.
+    let mut frame = packet(1, 2);
+    frame[40..42].fill(0);
+    for _ in 0..2 {
+        both.same_fates("mark to label", &[("from 1 to 2", frame.clone())]);
+    }
+}
+
 #[test]
 fn packets_go_by_their_length_as_in_the_stock_switch() {
     let mut both = Both::start();

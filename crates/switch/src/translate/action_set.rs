@@ -71,12 +71,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.controller_reason = PacketInReason::ActionSet;
         }
         for (i, action) in ordered.iter().enumerate() {
-            if self.freezing.is_none() {
-                if !self.actions(std::slice::from_ref(*action)) {
-                    break;
-                }
-            } else if i < ordered.len() {
-                self.leave_for_later(std::slice::from_ref(*action));
+            if !self.actions(std::slice::from_ref(*action)) {
+                break;
+            }
+            // What is left is one list with the action that froze, which may end it.
+            if let Some(step) = self.freezing.as_mut().and_then(|steps| steps.last_mut()) {
+                step.actions.extend(ordered[i + 1..].iter().map(|action| (*action).clone()));
+                break;
             }
         }
         self.controller_reason = reason;

@@ -69,10 +69,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Values and masks of mark and label after the actions.
     fn take_settings(&mut self, actions: &'a [Action]) -> (Option<Setting>, Option<Setting>) {
         let words = SETTABLE.map(|word| (self.key.word(B_CT, word), self.written.0.word(B_CT, word)));
-        for word in SETTABLE {
-            self.key.set_word(B_CT, word, 0);
-            self.written.0.set_word(B_CT, word, 0);
-        }
+        // Mark and label of the packet can be read.
+        SETTABLE.into_iter().for_each(|word| self.written.0.set_word(B_CT, word, 0));
         for action in actions {
             match action {
                 Action::Nat(_) => self.trace.begin_action(action),

@@ -106,6 +106,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Stores the rest of a list.
     pub(super) fn leave_for_later(&mut self, rest: &'a [Action]) {
+        if !self.may_leave(rest) {
+            return;
+        }
         let step =
             Step { actions: rest.to_vec(), table_id: self.origin.table_id, cookie: self.origin.cookie.get() };
         self.freezing.get_or_insert_default().push(step);
@@ -284,8 +287,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.stack = rest.stack.clone();
         (self.is_tracked, self.is_tracked_below) = (rest.is_tracked, rest.is_tracked);
         for step in &rest.steps {
-            if self.freezing.is_some() {
-                self.leave_for_later(&step.actions);
+            // As it was: it belongs to its own rule.
+            if let Some(steps) = &mut self.freezing {
+                steps.push(step.clone());
                 continue;
             }
             self.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };

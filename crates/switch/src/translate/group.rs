@@ -76,6 +76,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn meter(&mut self, meter_id: u32) {
         if let Some(meter) = self.find_meter(meter_id) {
+            // What it remarks is the field as the rules have set it.
+            if meter.remarks() {
+                self.commit();
+            }
             self.out.actions.push(DpAction::Meter(meter));
             // On a copy, packets over the rate are dropped, but the original continues.
             self.irreversible = true;

@@ -26,6 +26,7 @@
 
 mod action_set;
 mod actions;
+mod bounds;
 mod choice;
 mod commit;
 mod connection;
@@ -517,7 +518,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.exit = true;
             return true;
         }
-        self.error.is_some()
+        self.remembers_too_much() || self.error.is_some()
     }
 
     fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {

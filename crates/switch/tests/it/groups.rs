@@ -146,16 +146,16 @@ fn a_group_has_no_more_buckets_than_a_message_can_list() {
         let buckets = ids.map(|id| Bucket { id, ..Bucket::default() }).collect();
         GroupDesc { buckets, ..group(1, GroupType::All, &[]) }
     };
-    assert_eq!(r.change(GroupCommand::Add, BUCKET_ALL, with(0..4093)), Err(OFPGMFC_OUT_OF_BUCKETS));
+    assert_eq!(r.change(GroupCommand::Add, BUCKET_ALL, with(0..4092)), Err(OFPGMFC_OUT_OF_BUCKETS));
     r.add(with(0..2000));
-    r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(2000..4092)).unwrap();
+    r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(2000..4091)).unwrap();
     for place in [BUCKET_FIRST, BUCKET_LAST, 7] {
         assert_eq!(
             r.change(GroupCommand::InsertBucket, place, with(5000..5001)),
             Err(OFPGMFC_OUT_OF_BUCKETS)
         );
     }
-    assert_eq!(r.buckets(1), (0..4092).collect::<Vec<_>>());
+    assert_eq!(r.buckets(1), (0..4091).collect::<Vec<_>>());
     // One that goes makes room for another.
     r.change(GroupCommand::RemoveBucket, BUCKET_FIRST, with(0..0)).unwrap();
     r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(5000..5001)).unwrap();
@@ -478,6 +478,48 @@ fn meter_mod(r: &mut Rig, command: MeterCommand, id: u32, rate: u32) -> Result<(
     let flags = MeterFlags::PKTPS | MeterFlags::BURST;
     let meter = MeterConfig { meter_id: id, flags, bands: vec![band] };
     r.control.meter_mod(r.br, &MeterMod { command, meter }, 0)
+}
+
+#[test]
+fn a_meter_remarks_the_field_as_the_rules_have_set_it() {
+    let mut r = rig();
+    let set = Action::SetField { field: Mf::IpDscp, value: 10, mask: 0x3f };
+    let list = |r: &mut Rig, id: u32, kind: BandType| {
+        let bands = vec![Band { kind, rate: 5, burst_size: 1 }];
+        let meter = MeterConfig { meter_id: id, flags: MeterFlags::PKTPS, bands };
+        r.control.meter_mod(r.br, &MeterMod { command: MeterCommand::Add, meter }, 0).unwrap();
+        let ip = Match::any().with(FieldId::EthType, 0x800);
+        let rule = FlowMod::add(ip, vec![set.clone(), Action::Meter(id), output(1)]);
+        r.control.flow_mod(r.br, &rule, 0).unwrap();
+        r.translate(&packet(0)).actions
+    };
+    let remarked = list(&mut r, 1, BandType::DscpRemark { prec_level: 1 });
+    assert!(
+        matches!(remarked[..], [DpAction::Set { .. }, DpAction::Meter(_), DpAction::Output(_)]),
+        "{remarked:?}"
+    );
+    // One that drops leaves what is set to the output, as in Open vSwitch.
+    let dropped = list(&mut r, 2, BandType::Drop);
+    assert!(
+        matches!(dropped[..], [DpAction::Meter(_), DpAction::Set { .. }, DpAction::Output(_)]),
+        "{dropped:?}"
+    );
+}
+
+#[test]
+fn what_a_translation_remembers_is_bounded() {
+    let mut r = rig();
+    let table = |r: &mut Rig, table_id: u8, actions: Vec<Action>| {
+        let rule = FlowMod { table_id, ..FlowMod::add(Match::any(), actions) };
+        r.control.flow_mod(r.br, &rule, 0).unwrap();
+    };
+    let again = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    table(&mut r, 0, vec![again; 4_000]);
+    // Each output to a port that is not there is a visit, and nothing else.
+    table(&mut r, 1, vec![output(99); 4_000]);
+    let out = r.translate(&packet(0));
+    assert_eq!(out.actions, [DpAction::Drop(DropReason::ResubmitLimit)]);
+    assert!(out.uncacheable && out.visits.len() < 50_000, "{}", out.visits.len());
 }
 
 #[test]
