@@ -13,6 +13,7 @@
 use crate::topology::BridgeIdx;
 use crate::translate::continuation::Rest;
 use base::hash::HashKey;
+use flow::Action;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +25,8 @@ const SLOT_BITS: u32 = 13;
 const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
 /// Slots tried per state.
 const PROBES: usize = 64;
+/// Bytes of states per generation and bridge: rules decide how much waits.
+const BYTES_MAX: usize = 64 << 20;
 /// With this many slots in use, states that are only shown get no number, so as to leave room for those that
 /// packets need.
 const SHOWN_MAX: usize = SLOTS / 4;
@@ -42,12 +45,24 @@ pub(crate) struct Frozen {
     pub fields: Vec<(u8, u8, u64)>,
 }
 
+impl Frozen {
+    /// Memory that it takes, about.
+    fn bytes(&self) -> usize {
+        let Rest { steps, action_set, stack, .. } = &self.rest;
+        let actions = steps.iter().map(|step| step.actions.len()).sum::<usize>() + action_set.len();
+        let stacked: usize = stack.values().iter().map(|value| value.len()).sum();
+        size_of::<Frozen>() + actions * size_of::<Action>() + stacked + self.fields.len() * 16
+    }
+}
+
 /// One generation of states of one bridge.
 pub(crate) struct Generation {
     number: u32,
     /// Created with the first state: few bridges have any.
     table: OnceLock<Table>,
     used: AtomicUsize,
+    /// Of the states in use, about.
+    bytes: AtomicUsize,
 }
 
 /// States by hash, and their slots by number.
@@ -74,7 +89,7 @@ impl Table {
 
 impl Generation {
     fn new(number: u32) -> Generation {
-        Generation { number, table: OnceLock::new(), used: AtomicUsize::new(0) }
+        Generation { number, table: OnceLock::new(), used: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
     }
 
     /// The number of a state, which is added if it is new. `None` when there is no room.
@@ -101,6 +116,9 @@ impl Generation {
             let at = start.wrapping_add(probe) & (SLOTS - 1);
             let slot = &table.slots[at];
             if slot.get().is_none() {
+                if self.bytes.fetch_add(state.bytes(), Ordering::Relaxed) > BYTES_MAX {
+                    return None;
+                }
                 let number = self.used.fetch_add(1, Ordering::Relaxed) as u32 + 1;
                 let place = table.by_number.get(number as usize)?;
                 // Stored before any worker can see the state and look up its number.
@@ -138,6 +156,7 @@ impl Generation {
     /// Whether the next generation should begin.
     fn is_nearly_full(&self) -> bool {
         self.used.load(Ordering::Relaxed) > SLOTS / 4 * 3
+            || self.bytes.load(Ordering::Relaxed) > BYTES_MAX / 4 * 3
     }
 }
 

@@ -1,7 +1,7 @@
 //! The interpreter of actions.
 
 use super::frozen::needs_reading;
-use super::{CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
+use super::{BUCKETS_MAX, CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
 use crate::trace::Sink;
@@ -420,6 +420,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.clones >= CLONES_NESTED_MAX {
             self.trace.error(|| format!("over {CLONES_NESTED_MAX} nested clones"));
             self.fail(DropReason::ResubmitDepth, "Recursion too deep");
+            return;
+        }
+        // Each copies keys and stack.
+        self.buckets += 1;
+        if self.buckets > BUCKETS_MAX {
+            self.trace.error(|| format!("over {BUCKETS_MAX} buckets and clones"));
+            self.fail(DropReason::ResubmitLimit, "Too many resubmits");
             return;
         }
         self.clones += 1;

@@ -57,7 +57,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             None => {
                 self.out.uncacheable = true;
                 if self.by_worker {
-                    self.out.effects.push(Effect::ToLearn(self.bridge.idx));
+                    // One will do: the packet is translated again, where rules are learned.
+                    let learns =
+                        |effect: &Effect| matches!(effect, Effect::ToLearn(idx) if *idx == self.bridge.idx);
+                    if !self.out.effects.last().is_some_and(learns) {
+                        self.out.effects.push(Effect::ToLearn(self.bridge.idx));
+                    }
                     true
                 } else {
                     self.learn_new(learn, matching, actions)
