@@ -301,7 +301,7 @@ fn a_build_that_is_slower_at_misses_alone_is_worse_and_what_one_does_not_know_is
 
 #[test]
 fn committed_runs_become_text_that_says_who_is_better() {
-    let runs = testkit::root().join("bench/runs/2026-11-22-rest");
+    let runs = testkit::root().join("bench/runs/2026-11-29-pvp");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("BENCHMARKS.md");
     let (code, _, said) = run(&["report", runs.to_str().unwrap(), "--markdown", file.to_str().unwrap()]);

@@ -16,8 +16,8 @@ use transport::clock;
 
 /// Entries per message.
 const LISTED_AT_ONCE: usize = 128;
-/// Groups are listed together as long as they have no more buckets: a group may have thousands.
-const BUCKETS_AT_ONCE: usize = 1_024;
+/// Groups are listed together as long as they have no more buckets and actions: a group may have thousands.
+const PARTS_AT_ONCE: usize = 1_024;
 
 impl ForwardingPlane {
     /// Begins to list what has this number; without one, all.
@@ -83,13 +83,14 @@ impl ForwardingPlane {
         let mut groups = self.control.groups_in(bridge, ids.clone()).map(|group| &**group).peekable();
         let mut meters = self.control.meters_in(bridge, ids).map(|meter| &**meter).peekable();
         let body = {
-            let mut buckets = 0;
+            let mut parts = 0;
             let mut next_group = || {
                 // One at least.
-                let is_first = buckets == 0;
+                let is_first = parts == 0;
                 groups.next_if(|group| {
-                    buckets += 1 + group.desc.buckets.len();
-                    is_first || buckets <= BUCKETS_AT_ONCE
+                    let of_bucket = group.desc.buckets.iter().map(|bucket| 1 + bucket.actions.len());
+                    parts += 1 + of_bucket.sum::<usize>();
+                    is_first || parts <= PARTS_AT_ONCE
                 })
             };
             let groups = std::iter::from_fn(&mut next_group).take(LISTED_AT_ONCE);
