@@ -331,7 +331,7 @@ mod tests {
     use crate::config::wanted::{self as config, Bridge};
     use crate::config::{Database, Flags};
     use host::rundir::RunDir;
-    use packet::{PoolConfig, PortStats, PortStatus, RxQueue, TxQueue};
+    use packet::PoolConfig;
     use ports::netlink::Link;
     use std::cell::{Cell, RefCell};
 
@@ -351,7 +351,7 @@ mod tests {
             }
             match spec.mtu {
                 Some(_) if self.refuses_mtu.get() => Err(PortError::Loopback { name: "no such MTU".into() }),
-                _ => Ok(Box::new(Nothing)),
+                _ => Ok(sink()),
             }
         }
 
@@ -382,31 +382,9 @@ mod tests {
         fn finish(&self) {}
     }
 
-    /// A port without queues.
-    struct Nothing;
-
-    impl Port for Nothing {
-        fn kind(&self) -> &'static str {
-            "nothing"
-        }
-        fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
-            Vec::new()
-        }
-        fn take_tx_queues(&mut self, _: usize) -> Vec<Box<dyn TxQueue>> {
-            Vec::new()
-        }
-        fn stats(&self) -> PortStats {
-            PortStats::default()
-        }
-        fn status(&self) -> PortStatus {
-            unreachable!("nobody asks")
-        }
-        fn set_admin_up(&mut self, _: bool) -> Result<(), String> {
-            Ok(())
-        }
-        fn set_mtu(&mut self, _: u32) -> Result<(), String> {
-            Ok(())
-        }
+    /// A port that takes packets and gives none.
+    fn sink() -> Box<dyn Port> {
+        ports::open(&ports::PortSpec::new("sink", "null", PortNo(1)), pool()).unwrap()
     }
 
     fn on(machine: Fake) -> (DeviceManager, Rc<Fake>) {
@@ -507,9 +485,9 @@ mod tests {
         let (manager, machine) = on(Fake::default());
         let [tap, guest, dummy] = [("tap1", "tap"), ("vm1", "dpdkvhostuserclient"), ("d1", "dummy")]
             .map(|(name, kind)| Interface::new(name, kind));
-        manager.give_up(&tap, Box::new(Nothing), Fate::Left);
-        manager.give_up(&guest, Box::new(Nothing), Fate::Removed);
-        manager.give_up(&dummy, Box::new(Nothing), Fate::Removed);
+        manager.give_up(&tap, sink(), Fate::Left);
+        manager.give_up(&guest, sink(), Fate::Removed);
+        manager.give_up(&dummy, sink(), Fate::Removed);
         assert_eq!(*machine.done.borrow(), ["tap1 Left", "vm1 Removed"]);
         assert_eq!([&tap, &guest, &dummy].map(|i| manager.is_leaving(i)), [true, true, false]);
     }
