@@ -116,15 +116,19 @@ impl Generation {
             let at = start.wrapping_add(probe) & (SLOTS - 1);
             let slot = &table.slots[at];
             if slot.get().is_none() {
-                if self.bytes.fetch_add(state.bytes(), Ordering::Relaxed) > BYTES_MAX {
+                if self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
                     return None;
                 }
+                let bytes = state.bytes();
                 let number = self.used.fetch_add(1, Ordering::Relaxed) as u32 + 1;
                 let place = table.by_number.get(number as usize)?;
                 // Stored before any worker can see the state and look up its number.
                 place.store(at as u32 + 1, Ordering::Release);
                 match slot.set((number, state)) {
-                    Ok(()) => return Some(self.id(number)),
+                    Ok(()) => {
+                        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+                        return Some(self.id(number));
+                    }
                     // Another worker was faster; its state may be the same.
                     Err((_, back)) => state = back,
                 }
