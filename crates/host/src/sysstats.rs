@@ -7,9 +7,58 @@
 //! Source of the formats: ovs-vswitchd.conf.db(5); of the numbers: proc(5), statvfs(3).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// All statistics, by key. Daemons are processes with a pid file in `run_dir`.
+/// Reads statistics on a thread of its own. A file system may not answer for long, or ever (a network mount
+/// whose server is gone): that holds up nobody.
+#[derive(Default)]
+pub struct Sampler {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_reading: AtomicBool,
+    latest: Mutex<Vec<(String, String)>>,
+}
+
+impl Sampler {
+    /// Starts a reading ([`read`]). `false`: the one before is not done yet, so none was started.
+    pub fn start(&self, run_dir: PathBuf) -> std::io::Result<bool> {
+        self.start_with(move || read(&run_dir))
+    }
+
+    fn start_with(
+        &self,
+        read: impl FnOnce() -> Vec<(String, String)> + Send + 'static,
+    ) -> std::io::Result<bool> {
+        if self.shared.is_reading.swap(true, Ordering::Acquire) {
+            return Ok(false);
+        }
+        let shared = self.shared.clone();
+        let run = move || {
+            let pairs = read();
+            *shared.latest.lock().unwrap_or_else(PoisonError::into_inner) = pairs;
+            shared.is_reading.store(false, Ordering::Release);
+        };
+        let thread = std::thread::Builder::new().name("statistics".into()).spawn(run);
+        if thread.is_err() {
+            self.shared.is_reading.store(false, Ordering::Release);
+        }
+        thread.map(|_| true)
+    }
+
+    /// What was read last; nothing before the first reading is done.
+    pub fn latest(&self) -> Vec<(String, String)> {
+        self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// All statistics, by key. Daemons are processes with a pid file in `run_dir`. May wait for a file system that
+/// does not answer.
 pub fn read(run_dir: &Path) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     if let Ok(cpus) = std::thread::available_parallelism() {
@@ -128,6 +177,34 @@ mod tests {
         assert_eq!(value("memory").split(',').filter(|n| n.parse::<u64>().is_ok()).count(), 5);
         let process = value("process_ovs-vswitchd");
         assert_eq!(process.split(',').filter(|n| n.parse::<u64>().is_ok()).count(), 6, "{process}");
+    }
+
+    #[test]
+    fn a_reading_that_does_not_end_keeps_what_was_read_before_and_no_other_begins() {
+        let sampler = Sampler::default();
+        let pair = |value: &str| vec![("cpu".to_string(), value.to_string())];
+        let wait = |value: &str| {
+            while sampler.latest() != pair(value) {
+                std::thread::yield_now();
+            }
+        };
+        assert!(sampler.latest().is_empty());
+        assert!(sampler.start_with(move || pair("1")).unwrap());
+        wait("1");
+        let (answers, answer) = std::sync::mpsc::channel::<()>();
+        let hangs = move || {
+            let _ = answer.recv();
+            pair("2")
+        };
+        // The thread of the first may still be about to end.
+        while sampler.shared.is_reading.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        assert!(sampler.start_with(hangs).unwrap());
+        assert!(!sampler.start_with(Vec::new).unwrap());
+        assert_eq!(sampler.latest(), pair("1"));
+        drop(answers);
+        wait("2");
     }
 
     #[test]

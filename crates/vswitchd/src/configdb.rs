@@ -22,6 +22,7 @@ use crate::reconcile::{Progress, Reconciliation};
 use crate::state::Shared;
 use crate::writeback::Round;
 use host::rundir::RunDir;
+use host::sysstats::Sampler;
 use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
 use ovsdb::{RowChange, TableIdx};
@@ -126,6 +127,8 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         hold_until: None,
         to_tell: None,
         round: None,
+        machine: Sampler::default(),
+        statistics_are_late: false,
     };
     let mut options = Options::default();
     if !server.may_fall_silent() {
@@ -264,6 +267,21 @@ struct Follower {
     to_tell: Option<i64>,
     /// An update of the rows that is not complete.
     round: Option<Round>,
+    /// Statistics of the machine.
+    machine: Sampler,
+    statistics_are_late: bool,
+}
+
+/// Logs once that statistics of the machine are not read in time, or not at all.
+fn warn_of_late_statistics(said: &mut bool, started: std::io::Result<bool>) {
+    let why = match started {
+        Ok(true) => return *said = false,
+        Ok(false) => "a file system may not answer".to_string(),
+        Err(error) => error.to_string(),
+    };
+    if !std::mem::replace(said, true) {
+        tracing::warn!("the statistics of this machine grow old: {why}");
+    }
 }
 
 impl Follower {
@@ -491,11 +509,16 @@ impl Follower {
         }
         let mut round = self.round.take().unwrap_or_else(|| {
             self.status_due = Some(now + STATUS_INTERVAL);
+            let of_machine = self.wanted.switch.system_statistics;
             if statistics {
                 self.statistics_due = now + Duration::from_millis(self.wanted.switch.stats_interval_ms);
             }
-            let (cur_cfg, run_dir) = (self.to_tell, self.run_dir.path().into());
-            Round { statistics, cur_cfg, dummy: self.dummy, run_dir, left: None }
+            if statistics && of_machine {
+                let (said, run_dir) = (&mut self.statistics_are_late, self.run_dir.path().into());
+                warn_of_late_statistics(said, self.machine.start(run_dir));
+            }
+            let machine = if of_machine { self.machine.latest() } else { Vec::new() };
+            Round { statistics, cur_cfg: self.to_tell, dummy: self.dummy, machine, left: None }
         });
         let mut txn = self.replica.begin();
         let until = Instant::now() + WRITING;

@@ -10,12 +10,10 @@ use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
 use crate::config::wanted::PATCH;
 use crate::reconcile::Outcome;
 use crate::state::{PortRecord, Vswitch};
-use host::sysstats;
 use ovsdb::replica::Transaction;
 use ovsdb::{Atom, Datum, TableIdx, Uuid};
 use packet::LinkState;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::time::Instant;
 use switch::PortKind;
 use switch::features::FEATURES;
@@ -29,8 +27,8 @@ pub struct Round {
     pub cur_cfg: Option<i64>,
     /// See there.
     pub dummy: EnableDummy,
-    /// Where the daemons' pid files are.
-    pub run_dir: PathBuf,
+    /// Statistics of the machine.
+    pub machine: Vec<(String, String)>,
     /// The rows before the root; `None` before the first turn.
     pub left: Option<VecDeque<Part>>,
 }
@@ -80,19 +78,15 @@ impl Round {
                 return false;
             }
         }
-        self.write_root(&rows, &root, txn, reading);
+        self.write_root(&rows, &root, txn);
         true
     }
 
-    fn write_root(&self, rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction, reading: &Reading) {
+    fn write_root(&self, rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
         write_datapaths(rows, root, txn);
         let mut cells = Cells::of(txn, "Open_vSwitch", root.row.uuid());
         write_root(&mut cells, self.dummy);
-        let of_system = reading.wanted.switch.system_statistics;
-        if self.statistics || !of_system {
-            let statistics = if of_system { sysstats::read(&self.run_dir) } else { Vec::new() };
-            cells.set("statistics", texts(&statistics));
-        }
+        cells.set("statistics", texts(&self.machine));
         if let Some(cur_cfg) = self.cur_cfg {
             cells.set("cur_cfg", Datum::scalar(cur_cfg));
         }
@@ -355,9 +349,9 @@ mod tests {
         let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
         let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
         let vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
-        let run_dir = PathBuf::from("/nowhere");
+        let machine = Vec::new();
         let mut round =
-            Round { statistics: false, cur_cfg: Some(7), dummy: EnableDummy::No, run_dir, left: None };
+            Round { statistics: false, cur_cfg: Some(7), dummy: EnableDummy::No, machine, left: None };
         let (root, interface) = (table("Open_vSwitch"), table("Interface"));
         let (cur_cfg, ofport) = (column(root, "cur_cfg"), column(interface, "ofport"));
         let (mut turns, mut written) = (0, 0);
