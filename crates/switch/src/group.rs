@@ -151,6 +151,15 @@ impl Group {
         &self.desc.buckets
     }
 
+    /// The memory that it takes, in bytes, except for what single actions point to.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let actions = |list: &[Action]| size_of_val(list);
+        let own: usize = self.actions.iter().map(|list| size_of_val(list) + actions(list)).sum();
+        let described = |bucket: &Bucket| size_of::<Bucket>() + actions(&bucket.actions);
+        let described: usize = self.desc.buckets.iter().map(described).sum();
+        size_of::<Group>() + size_of_val(&*self.bucket_slots) + own + described
+    }
+
     /// The counter slot of each bucket, by the bucket's number.
     pub(crate) fn slots_by_bucket(&self) -> HashMap<u32, u32> {
         self.desc.buckets.iter().map(|bucket| bucket.id).zip(self.bucket_slots.iter().copied()).collect()

@@ -56,12 +56,31 @@ impl<T: Numbered> NumberedTable<T> {
         self.entries.insert(hash, &[], entry, reader);
     }
 
-    /// Writer: ends it at `until`, or restores it with [`Version::NEVER`].
-    pub fn end(&self, value: &Arc<T>, until: Version, reader: &Reader) {
+    /// Writer: ends it at `until`. `false`: it was to be valid from that version on, so that none has shown
+    /// it, and it is unlinked.
+    pub fn end(&self, value: &Arc<T>, until: Version, reader: &Reader) -> bool {
         let mut found = self.find(value.number(), reader);
-        if let Some(e) = found.find(|e| Arc::ptr_eq(&e.value, value)) {
-            e.until.store(until.0, Ordering::Relaxed);
+        let Some(entry) = found.find(|e| Arc::ptr_eq(&e.value, value)) else { return true };
+        if entry.from == until {
+            self.entries.remove(self.hash(value.number()), entry);
+            return false;
         }
+        entry.until.store(until.0, Ordering::Relaxed);
+        true
+    }
+
+    /// Writer: takes back that it ends.
+    pub fn restore(&self, value: &Arc<T>, reader: &Reader) {
+        let mut found = self.find(value.number(), reader);
+        if let Some(entry) = found.find(|e| Arc::ptr_eq(&e.value, value)) {
+            entry.until.store(Version::NEVER.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How many objects with the number there are, whatever versions show them.
+    #[cfg(test)]
+    pub fn linked(&self, number: u32, reader: &Reader) -> usize {
+        self.find(number, reader).count()
     }
 
     /// Writer: unlinks an object that no version shows.

@@ -38,14 +38,28 @@ pub struct Actions {
     pub(crate) depth: Depth,
     /// Tables that they may go to, sorted.
     pub(crate) tables: Box<[u8]>,
-    /// Groups that they refer to, sorted.
-    pub(crate) groups: Box<[u32]>,
-    /// Meters that they refer to, sorted.
-    pub(crate) meters: Box<[u32]>,
-    /// What `learn` actions among them need to have counted.
-    pub(crate) learns: Box<[CountedLearn]>,
     /// The clauses of conjunctions among them; if there are any, the list contains nothing else but notes.
     pub(crate) clauses: Box<[Clause]>,
+    /// What few lists refer to.
+    named: Option<Box<Named>>,
+}
+
+/// What actions refer to.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct Named {
+    /// Groups, sorted.
+    pub groups: Vec<u32>,
+    /// Meters, sorted.
+    pub meters: Vec<u32>,
+    /// What `learn` actions need to have counted.
+    pub learns: Vec<CountedLearn>,
+    /// Ports to which they output, sorted, if these are many.
+    pub ports: Vec<OfPort>,
+}
+
+impl Named {
+    const NONE: Named =
+        Named { groups: Vec::new(), meters: Vec::new(), learns: Vec::new(), ports: Vec::new() };
 }
 
 /// A `learn` action whose rules are counted, by table and cookie.
@@ -78,7 +92,7 @@ pub(crate) fn counted_learns(list: &[Action]) -> Vec<CountedLearn> {
 }
 
 /// The clauses in a list.
-pub(crate) fn clauses(list: &[Action]) -> Vec<Clause> {
+fn clauses(list: &[Action]) -> Vec<Clause> {
     let clause = |action: &Action| match *action {
         Action::Conjunction { id, clause, n_clauses } => {
             Some(Clause { id, count: n_clauses, number: clause })
@@ -88,26 +102,79 @@ pub(crate) fn clauses(list: &[Action]) -> Vec<Clause> {
     list.iter().filter_map(clause).collect()
 }
 
+/// With more outputs than this, those who ask for a port do not look at each.
+const OUTPUTS_LOOKED_AT: usize = 16;
+/// Groups, meters and counted `learn` actions that a rule puts in place in a step.
+const NAMED_PER_STEP: usize = 4;
+
 impl Actions {
+    /// A list with what is derived from it.
+    pub(crate) fn new(list: &[Action], depth: Depth, mut tables: Vec<u8>, mut named: Named) -> Actions {
+        fn sorted<T: Ord>(all: &mut Vec<T>) {
+            all.sort_unstable();
+            all.dedup();
+            all.shrink_to_fit();
+        }
+        let mut count = 0;
+        let has_many = outputs(list, &mut |_| {
+            count += 1;
+            count > OUTPUTS_LOOKED_AT
+        });
+        if has_many {
+            outputs(list, &mut |port| {
+                named.ports.push(port);
+                false
+            });
+        }
+        sorted(&mut tables);
+        sorted(&mut named.groups);
+        sorted(&mut named.meters);
+        sorted(&mut named.ports);
+        Actions {
+            list: list.into(),
+            depth,
+            tables: tables.into(),
+            clauses: clauses(list).into(),
+            named: (named != Named::NONE).then(|| Box::new(named)),
+        }
+    }
+
+    /// What they refer to.
+    pub(crate) fn named(&self) -> &Named {
+        const NONE: &Named = &Named::NONE;
+        self.named.as_deref().unwrap_or(NONE)
+    }
+
+    /// The steps that it takes to put a rule with them in place, or to remove it.
+    pub(crate) fn steps(&self) -> usize {
+        let Named { groups, meters, learns, .. } = self.named();
+        1 + (groups.len() + meters.len() + learns.len()) / NAMED_PER_STEP
+    }
+
     /// Whether any of them outputs to the port.
     pub fn outputs_to(&self, port: OfPort) -> bool {
-        fn any(list: &[Action], port: OfPort) -> bool {
-            list.iter().any(|a| match a {
-                Action::Output { port: p, .. }
-                | Action::OutputTrunc { port: p, .. }
-                | Action::Enqueue { port: p, .. } => *p == port,
-                Action::Controller { .. } => port == OfPort::CONTROLLER,
-                Action::WriteActions(inner) | Action::Clone(inner) => any(inner, port),
-                _ => false,
-            })
+        match &self.named().ports[..] {
+            [] => outputs(&self.list, &mut |to| to == port),
+            ports => ports.binary_search(&port).is_ok(),
         }
-        any(&self.list, port)
     }
 
     /// Whether any of them uses the group.
     pub fn uses_group(&self, group: u32) -> bool {
-        self.groups.binary_search(&group).is_ok()
+        self.named().groups.binary_search(&group).is_ok()
     }
+}
+
+/// Visits the ports that actions output to, until `visit` returns true, and returns whether it did.
+fn outputs(list: &[Action], visit: &mut impl FnMut(OfPort) -> bool) -> bool {
+    list.iter().any(|action| match action {
+        Action::Output { port, .. } | Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => {
+            visit(*port)
+        }
+        Action::Controller { .. } => visit(OfPort::CONTROLLER),
+        Action::WriteActions(inner) | Action::Clone(inner) => outputs(inner, visit),
+        _ => false,
+    })
 }
 
 /// A bit for each tunnel option that actions use.
@@ -244,5 +311,23 @@ impl Rule {
     /// How deep a packet must have been read to be matched and acted upon.
     pub(crate) fn depth(&self) -> Depth {
         self.matching.shape().depth().max(self.actions.depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_outputs_are_found_alike() {
+        let to = |port| Action::Output { port: OfPort(port), max_len: 0 };
+        for count in [0, 1, 15, 16, 17, 2_000] {
+            let mut list: Vec<Action> = (0..count).rev().map(|n| to(3 * n + 1)).collect();
+            list.push(Action::Clone(vec![to(2), Action::WriteActions(vec![to(5)].into())].into()));
+            let actions = Actions::new(&list, Depth::Metadata, Vec::new(), Named::default());
+            let expected = |port: u16| port == 2 || port == 5 || port % 3 == 1 && port < 3 * count;
+            assert!((1..7_000).all(|port| actions.outputs_to(OfPort(port)) == expected(port)), "{count}");
+            assert_eq!(actions.named().ports.len(), if count < 15 { 0 } else { usize::from(count) + 2 });
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The types of a transaction: what goes in, what it has done so far, and how far it has got.
 
 use super::events::{RemovedReason, RuleEvents};
+use super::learning::Learned;
 use crate::changelog::rule_table;
 use crate::effect::{Effect, LearnedRule};
 use crate::flow_mod::{FlowMod, FlowModError};
@@ -10,6 +11,7 @@ use crate::topology::BridgeIdx;
 use base::Version;
 use datapath::{DpAction, Translation};
 use flow::{Action, Key};
+use openflow::ErrorKind;
 use openflow::message::{GroupCommand, GroupMod, MeterMod};
 use std::sync::Arc;
 
@@ -102,9 +104,9 @@ pub struct Translated {
     effects: Vec<Effect>,
 }
 
-/// Bytes that the packets of a transaction may take until they are carried out: a hundred thousand with ten
-/// actions each.
-pub(super) const PACKETS_BYTES_MAX: usize = 128 << 20;
+/// Bytes that a transaction may keep until it is done, beside what its changes leave in the tables: packets (a
+/// hundred thousand with ten actions each), and groups that its own changes replace.
+pub(super) const KEPT_BYTES_MAX: usize = 128 << 20;
 
 impl Translated {
     /// The memory that it takes, in bytes.
@@ -194,6 +196,18 @@ pub(super) enum Step {
     Group(Replaced),
 }
 
+impl Step {
+    /// How many small steps it takes to make it, or to undo it.
+    pub fn small_steps(&self) -> usize {
+        match self {
+            Step::Added(rule) | Step::Removed(Gone { rule, .. }) => rule.actions.steps(),
+            Step::Group(Replaced { after, .. }) => {
+                1 + after.as_ref().map_or(0, |group| group.buckets().len())
+            }
+        }
+    }
+}
+
 /// A rule that a batch has removed.
 pub(super) struct Gone {
     pub rule: Arc<Rule>,
@@ -202,6 +216,8 @@ pub(super) struct Gone {
     pub slot: SlotAfter,
     /// The same for the slot that records when it was learned.
     pub learn_slot_lives_on: bool,
+    /// Some version has shown it. Otherwise the batch itself had added it.
+    pub was_seen: bool,
 }
 
 /// What happens to the slot of a removed rule.
@@ -218,6 +234,11 @@ pub(super) enum SlotAfter {
 impl Batch {
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && !self.publishes
+    }
+
+    /// How many small steps those from `first` on were.
+    pub fn small_steps_from(&self, first: usize) -> usize {
+        self.steps[first..].iter().map(Step::small_steps).sum()
     }
 
     /// Records a completed step.
@@ -240,6 +261,8 @@ impl Batch {
 pub(super) struct Replaced {
     pub before: Option<Arc<Group>>,
     pub after: Option<Arc<Group>>,
+    /// Some version has shown the one before. Otherwise the batch itself had added it.
+    pub was_seen: bool,
 }
 
 impl Replaced {
@@ -260,15 +283,15 @@ pub(super) struct Transaction {
     pub walk: Walk,
     pub batch: Batch,
     pub consequences: Consequences,
-    /// Bytes that the packets among these take.
-    pub packets_bytes: usize,
+    /// Bytes that count for [`KEPT_BYTES_MAX`].
+    kept_bytes: usize,
     pub phase: Phase,
 }
 
 pub(super) enum Phase {
     Changing,
     /// Removing what removed rules had learned, cookie by cookie.
-    Orphans(Vec<(BridgeIdx, FlowMod)>),
+    Orphans(Vec<Learned>),
     Ready,
     Following(Version, std::vec::IntoIter<Step>),
     TakingBack(usize, FlowModError),
@@ -293,9 +316,18 @@ impl Transaction {
             walk: Walk::Start,
             batch: Batch::default(),
             consequences: Consequences::default(),
-            packets_bytes: 0,
+            kept_bytes: 0,
             phase: Phase::Changing,
         }
+    }
+
+    /// Counts what it keeps until it is done; an error if that is too much.
+    pub fn keep(&mut self, bytes: usize) -> Result<(), FlowModError> {
+        self.kept_bytes += bytes;
+        if self.kept_bytes > KEPT_BYTES_MAX {
+            return Err(FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+        }
+        Ok(())
     }
 }
 

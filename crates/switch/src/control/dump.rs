@@ -126,6 +126,12 @@ impl Control {
         stats.collect()
     }
 
+    /// How many rules of a table clients see.
+    pub fn flow_count(&self, bridge: BridgeIdx, table_id: u8) -> usize {
+        let store = self.inner.bridge(bridge).and_then(|control| control.tables.get(&table_id));
+        store.map_or(0, |store| store.shown)
+    }
+
     /// Memory used by the rules of all bridges, including everything that belongs to them except workers'
     /// counters.
     pub fn rules_memory_bytes(&self) -> usize {

@@ -31,9 +31,9 @@ impl Control {
         }
     }
 
-    /// The number of rules with a cookie in a table, if a `learn` action limits that number; otherwise 0.
+    /// The number of rules with a cookie in a table, if some `learn` action needs that number; otherwise 0.
     pub fn learned_count(&self, bridge: BridgeIdx, table_id: u8, cookie: u64) -> u32 {
-        self.inner.learning.count(Learned { bridge, table_id, cookie })
+        self.inner.learned_count(Learned { bridge, table_id, cookie })
     }
 
     /// Rules that could not be learned because their table was full or the bridge gone.
@@ -61,7 +61,10 @@ impl Inner {
             table_id: flow_mod.table_id,
             cookie: flow_mod.new_cookie.unwrap_or(0),
         };
-        let full = *limit != 0 && self.learning.count(of) >= *limit;
+        if *limit != 0 {
+            self.index_cookies(*bridge, of.table_id);
+        }
+        let full = *limit != 0 && self.learned_count(of) >= *limit;
         if full || self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader).is_err() {
             self.learning.refused += 1;
         }

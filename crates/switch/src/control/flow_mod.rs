@@ -6,10 +6,11 @@
 
 use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transaction};
 use super::events::{RemovedReason, RuleEvent, RuleEventKind};
+use super::learning::Learned;
 use super::state::{Control, Inner};
 use super::validate;
 use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
-use crate::rule::{Actions, Rule, Timeouts};
+use crate::rule::{Actions, Named, Rule, Timeouts};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
@@ -187,7 +188,7 @@ impl Inner {
             }
             Some(selected.len())
         } else {
-            self.for_each_within(bridge, fm, transaction, pace, reader, modify)?
+            self.for_each_within(bridge, fm, actions.steps(), transaction, pace, reader, modify)?
         };
         match found {
             None => return Ok(Made::InPart),
@@ -281,7 +282,6 @@ impl Inner {
 
     /// Puts a rule in place for the coming version.
     fn insert(&mut self, mut rule: Rule, matching: &Match, batch: &mut Batch, reader: &Reader) -> Arc<Rule> {
-        let version = self.coming();
         rule.serial = self.serial();
         if rule.first_serial == 0 {
             rule.first_serial = rule.serial;
@@ -290,27 +290,48 @@ impl Inner {
         rule.idx = store.place();
         let rule = Arc::new(rule);
         store.put(&rule);
-        let control = self.bridge_mut(rule.bridge).expect("its table is there");
-        let table = control.state.table(rule.table_id).expect("made above");
-        if !rule.actions.clauses.is_empty() {
-            table.expect_conjunctions();
-        }
-        let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
-        table.rules.insert(matching, rule.priority, version, entry, reader);
-        self.depths.add(&rule);
+        self.link(&rule, matching, reader);
         self.refer(&rule);
         self.count_learned(&rule);
         batch.push(Step::Added(rule.clone()));
         rule
     }
 
+    /// Makes lookups at the coming version find a rule.
+    fn link(&mut self, rule: &Arc<Rule>, matching: &Match, reader: &Reader) {
+        let version = self.coming();
+        let control = self.bridge_mut(rule.bridge).expect("its table is there");
+        let table = control.state.table(rule.table_id).expect("it was made for the rule");
+        if !rule.actions.clauses.is_empty() {
+            table.expect_conjunctions();
+        }
+        let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
+        table.rules.insert(matching, rule.priority, version, entry, reader);
+        self.depths.add(rule);
+    }
+
+    /// Prepares for what a rule may learn and must count.
     pub(super) fn count_learned(&mut self, rule: &Rule) {
-        let bridges = &self.bridges;
-        self.learning.added(rule, |of| {
-            let store = bridges[of.bridge.0 as usize].as_ref().and_then(|b| b.tables.get(&of.table_id));
-            let rules = store.into_iter().flat_map(|store| store.rules.iter().flatten());
-            rules.filter(|rule| rule.cookie == of.cookie).count() as u32
-        });
+        self.learning.added(rule);
+        for learn in &rule.actions.named().learns {
+            self.index_cookies(rule.bridge, learn.table_id);
+        }
+    }
+
+    /// From now on, a table knows the rules of each cookie.
+    pub(super) fn index_cookies(&mut self, bridge: BridgeIdx, table_id: u8) {
+        if let Some(control) = self.bridge_mut(bridge)
+            && control.by_cookie.insert(table_id)
+            && let Some(store) = control.tables.get_mut(&table_id)
+        {
+            store.index_cookies();
+        }
+    }
+
+    /// How many rules with a cookie there are in a table, if that is known; otherwise 0.
+    pub(super) fn learned_count(&self, of: Learned) -> u32 {
+        let store = self.bridge(of.bridge).and_then(|control| control.tables.get(&of.table_id));
+        store.map_or(0, |store| store.count_of_cookie(of.cookie))
     }
 
     /// Hides a rule from the coming version on. `false`: it does not exist.
@@ -322,9 +343,9 @@ impl Inner {
         batch: &mut Batch,
         reader: &Reader,
     ) -> bool {
-        let version = self.coming();
-        if !self.hide(&rule, version, reader) {
-            return false;
+        let Some(was_seen) = self.hide(&rule, reader) else { return false };
+        if !was_seen {
+            self.depths.remove(&rule);
         }
         self.table(rule.bridge, rule.table_id).vacate(rule.idx);
         self.forget_references(&rule);
@@ -333,21 +354,26 @@ impl Inner {
             self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
         }
         self.learning.removed(&rule);
-        batch.push(Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on: false }));
+        batch.push(Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on: false, was_seen }));
         true
     }
 
-    fn hide(&mut self, rule: &Arc<Rule>, version: base::Version, reader: &Reader) -> bool {
-        let Some(control) = self.bridge_mut(rule.bridge) else { return false };
-        let state = control.state.clone();
-        let Some(table) = state.table(rule.table_id) else { return false };
+    /// Returns whether some version has shown it. One that none has shown is unlinked at once: many rules of
+    /// one batch in the place of one another would each be looked at for every further one.
+    fn hide(&mut self, rule: &Arc<Rule>, reader: &Reader) -> Option<bool> {
+        let version = self.coming();
+        let state = self.bridge_mut(rule.bridge)?.state.clone();
+        let table = state.table(rule.table_id)?;
         let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, version, reader);
-        let Some(found) = found.filter(|f| Arc::ptr_eq(&f.data().rule, rule)) else { return false };
-        let hidden = table.rules.remove(found, version);
-        if hidden {
-            self.table(rule.bridge, rule.table_id).vanishing += 1;
+        let found = found.filter(|f| Arc::ptr_eq(&f.data().rule, rule))?;
+        if found.appears() == version {
+            return table.rules.withdraw(found, reader).then_some(false);
         }
-        hidden
+        if !table.rules.remove(found, version) {
+            return None;
+        }
+        self.table(rule.bridge, rule.table_id).vanishing += 1;
+        Some(true)
     }
 
     /// Removes a rule that no version shows yet.
@@ -361,7 +387,11 @@ impl Inner {
     }
 
     /// Restores a rule that the coming version hides.
-    pub(super) fn restore(&mut self, rule: &Arc<Rule>, reader: &Reader) {
+    pub(super) fn restore(&mut self, gone: &Gone, reader: &Reader) {
+        let rule = &gone.rule;
+        if !gone.was_seen {
+            return self.link(rule, &rule.matching.to_match(), reader);
+        }
         let Some(control) = self.bridge_mut(rule.bridge) else { return };
         let Some(table) = control.state.table(rule.table_id) else { return };
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.rule, rule);
@@ -374,7 +404,7 @@ impl Inner {
 
     /// Records which groups and meters a rule refers to, once it is in place.
     pub(super) fn refer(&mut self, rule: &Arc<Rule>) {
-        let Actions { groups, meters, .. } = &*rule.actions;
+        let Named { groups, meters, .. } = rule.actions.named();
         if !(groups.is_empty() && meters.is_empty())
             && let Some(control) = self.bridge_mut(rule.bridge)
         {
@@ -384,7 +414,7 @@ impl Inner {
     }
 
     pub(super) fn forget_references(&mut self, rule: &Rule) {
-        let Actions { groups, meters, .. } = &*rule.actions;
+        let Named { groups, meters, .. } = rule.actions.named();
         if !(groups.is_empty() && meters.is_empty())
             && let Some(control) = self.bridge_mut(rule.bridge)
         {

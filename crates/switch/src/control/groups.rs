@@ -27,6 +27,10 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+/// Groups that a group may lead to, directly or through others; and the buckets and actions of these.
+const CHAINED_MAX: usize = 1_024;
+const CHAINED_PARTS_MAX: usize = 16_384;
+
 impl Control {
     /// One group-mod, as one version.
     pub fn group_mod(&mut self, bridge: BridgeIdx, gm: &GroupMod, now_ms: u64) -> Result<(), FlowModError> {
@@ -106,9 +110,7 @@ impl Inner {
         for bucket in &desc.buckets {
             validate::check_bucket(&bucket.actions, self.known(bridge))?;
         }
-        if self.leads_to_itself(bridge, &desc) {
-            return refused(ErrorKind::OFPGMFC_LOOP);
-        }
+        self.check_chain(bridge, &desc)?;
         if self.slots.in_use() >= RULES_MAX {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
         }
@@ -132,27 +134,33 @@ impl Inner {
             selection: Selection::of(&desc, &mut |_| {}),
             desc,
         };
-        let replaced = Replaced { before: old, after: Some(Arc::new(group)) };
-        self.replace_group(replaced, &mut transaction.batch, reader);
+        let bytes = old.as_ref().map_or(0, |old| old.memory_bytes());
+        let was_seen = self.replace_group(old, Some(Arc::new(group)), &mut transaction.batch, reader);
+        transaction.keep(if was_seen { 0 } else { bytes })?;
         Ok(Made::Whole)
     }
 
-    /// Whether packets sent to a group, or the check whether it is live, would come back to it.
-    fn leads_to_itself(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> bool {
-        let Some(control) = self.bridge_mut(bridge) else { return false };
-        let mut seen = HashSet::new();
+    /// Fails if packets sent to a group, or the check whether it is live, would come back to it, or if it takes
+    /// long to find that out.
+    fn check_chain(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> Result<(), FlowModError> {
+        let Some(control) = self.bridge_mut(bridge) else { return Ok(()) };
+        let (mut seen, mut parts) = (HashSet::new(), 0);
         let mut todo: Vec<u32> = groups_behind(desc).collect();
         while let Some(id) = todo.pop() {
             if id == desc.group_id {
-                return true;
+                return refused(ErrorKind::OFPGMFC_LOOP);
             }
             if seen.insert(id)
                 && let Some(next) = control.groups.by_id.get(&id)
             {
+                parts += next.buckets().iter().map(|bucket| 1 + bucket.actions.len()).sum::<usize>();
+                if seen.len() > CHAINED_MAX || parts > CHAINED_PARTS_MAX {
+                    return refused(ErrorKind::OFPGMFC_CHAINING_UNSUPPORTED);
+                }
                 todo.extend(groups_behind(&next.desc));
             }
         }
-        false
+        Ok(())
     }
 
     /// Deletes a group, or all, with the rules that refer to them.
@@ -173,13 +181,14 @@ impl Inner {
         {
             let before = Some(group.clone());
             while let Some(rule) = self.bridge_mut(bridge).and_then(|c| c.groups.references.first(group_id)) {
+                let steps = rule.actions.steps();
                 self.remove_referring(rule, RemovedReason::GroupDelete, transaction, reader);
-                if pace.is_over() {
+                if pace.is_over_after(steps) {
                     transaction.walk = Walk::Numbers(Some(group_id));
                     return Made::InPart;
                 }
             }
-            self.replace_group(Replaced { before, after: None }, &mut transaction.batch, reader);
+            self.replace_group(before, None, &mut transaction.batch, reader);
             next = group_id.checked_add(1).filter(|_| id == GROUP_ALL);
             if pace.is_over() {
                 transaction.walk = Walk::Numbers(next);
@@ -202,13 +211,20 @@ impl Inner {
         }
     }
 
-    /// Puts a group in place of another for the coming version.
-    fn replace_group(&mut self, replaced: Replaced, batch: &mut Batch, reader: &Reader) {
+    /// Puts a group in place of another for the coming version. Returns whether the other was ever seen.
+    fn replace_group(
+        &mut self,
+        before: Option<Arc<Group>>,
+        after: Option<Arc<Group>>,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) -> bool {
         let version = self.coming();
-        let Some((bridge, id)) = replaced.which() else { return };
+        let mut replaced = Replaced { before, after, was_seen: true };
+        let Some((bridge, id)) = replaced.which() else { return true };
         let control = self.bridge_mut(bridge).expect("its group was looked up");
         if let Some(before) = &replaced.before {
-            control.state.groups.end(before, version, reader);
+            replaced.was_seen = control.state.groups.end(before, version, reader);
         }
         match &replaced.after {
             Some(after) => {
@@ -217,7 +233,9 @@ impl Inner {
             }
             None => drop(control.groups.by_id.remove(&id)),
         }
+        let was_seen = replaced.was_seen;
         batch.push(Step::Group(replaced));
+        was_seen
     }
 
     /// Undoes a replacement that was not published.
@@ -230,8 +248,13 @@ impl Inner {
             self.retire_group(&after, replaced.before.as_deref());
         }
         if let Some(before) = replaced.before {
+            let version = self.coming();
             let control = self.bridge_mut(bridge).expect("its group was changed");
-            control.state.groups.end(&before, Version::NEVER, reader);
+            if replaced.was_seen {
+                control.state.groups.restore(&before, reader);
+            } else {
+                control.state.groups.insert(before.clone(), version, reader);
+            }
             control.groups.by_id.insert(id, before);
         }
     }
@@ -240,7 +263,9 @@ impl Inner {
     pub(super) fn group_in_force(&mut self, replaced: Replaced, version: Version) {
         let Some(before) = replaced.before else { return };
         self.retire_group(&before, replaced.after.as_deref());
-        if let Some(control) = self.bridge_mut(before.bridge) {
+        if replaced.was_seen
+            && let Some(control) = self.bridge_mut(before.bridge)
+        {
             control.groups.ended.push(version, before);
         }
     }

@@ -156,8 +156,9 @@ impl Inner {
             && (id == METER_ALL || id == meter_id)
         {
             while let Some(rule) = self.bridge_mut(bridge).and_then(|c| c.meters.references.first(meter_id)) {
+                let steps = rule.actions.steps();
                 self.remove_referring(rule, RemovedReason::MeterDelete, transaction, reader);
-                if pace.is_over() {
+                if pace.is_over_after(steps) {
                     transaction.walk = Walk::Numbers(Some(meter_id));
                     return Ok(Made::InPart);
                 }

@@ -24,7 +24,7 @@
 //!   ends rules and addresses whose time has come; `dump` collects statistics;
 //! - `state` has versions, garbage and the counters' slots;
 //! - what the state consists of: `change` has the types of a transaction; `store` the rules of a table,
-//!   `eviction` their order, `timers` their deadlines; `numbered` groups and meters; `mac_records` addresses;
+//!   `eviction` their order, `cookies` those of a cookie, `timers` their deadlines; `numbered` groups and meters; `mac_records` addresses;
 //!   `learning` counts what rules have learned; `depth` determines how deep extraction must read; `events`
 //!   records what happens to rules; `ended` has what waits to be freed; `action_lists` shares lists;
 //!   `validate` checks them.
@@ -32,6 +32,7 @@
 mod action_lists;
 mod batch;
 mod change;
+mod cookies;
 mod depth;
 mod dump;
 mod effects;

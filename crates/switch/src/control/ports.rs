@@ -59,6 +59,7 @@ impl Control {
             macs: Default::default(),
             groups: Default::default(),
             meters: Default::default(),
+            by_cookie: Default::default(),
         };
         if free.is_none() {
             inner.bridges.push(None);
@@ -238,7 +239,11 @@ impl Inner {
             // Flows that found no table here have no slot to count misses.
             log.whole_table(rule_table(bridge.0, table_id), version);
             *has_new_table = true;
-            RuleStore::new(matched, missed)
+            let mut store = RuleStore::new(matched, missed);
+            if control.by_cookie.contains(&table_id) {
+                store.index_cookies();
+            }
+            store
         })
     }
 

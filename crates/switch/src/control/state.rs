@@ -23,7 +23,7 @@ use base::hash::HashKey;
 use base::rcu::{Domain, Reader, Reclaimed};
 use base::{PortNo, Version};
 use flow::classifier::Retired;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -367,6 +367,8 @@ pub(super) struct BridgeControl {
     pub macs: MacControl,
     pub groups: NumberedControl<Group>,
     pub meters: NumberedControl<Meter>,
+    /// Tables that know the rules of each cookie, or will once they contain one.
+    pub by_cookie: BTreeSet<u8>,
 }
 
 impl BridgeControl {

@@ -1,5 +1,6 @@
 //! The control side of one table: its rules by place, and their limits.
 
+use super::cookies::Cookies;
 use super::eviction::{Evictable, GivenUp, TableLimits};
 use crate::rule::Rule;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(super) struct RuleStore {
     pub evictable: Evictable,
     /// Orders of earlier limits, to be freed.
     pub given_up: Vec<GivenUp>,
+    /// Those that clients see, if some `learn` action counts what it learns here.
+    cookies: Option<Cookies>,
 }
 
 impl RuleStore {
@@ -39,7 +42,24 @@ impl RuleStore {
             coming: None,
             evictable: Evictable::default(),
             given_up: Vec::new(),
+            cookies: None,
         }
+    }
+
+    /// From now on, knows the rules of each cookie.
+    pub fn index_cookies(&mut self) {
+        let rules = &self.rules;
+        self.cookies.get_or_insert_with(|| Cookies::of(rules));
+    }
+
+    /// How many rules have a cookie, if that is known; otherwise 0.
+    pub fn count_of_cookie(&self, cookie: u64) -> u32 {
+        self.cookies.as_ref().map_or(0, |cookies| cookies.count(cookie))
+    }
+
+    /// A rule with a cookie, if that is known.
+    pub fn rule_of_cookie(&self, cookie: u64) -> Option<&Arc<Rule>> {
+        self.rules[self.cookies.as_ref()?.first(cookie)? as usize].as_ref()
     }
 
     /// Allocates a free place.
@@ -57,6 +77,7 @@ impl RuleStore {
         self.shown += usize::from(!rule.flags.hidden);
         if !rule.flags.hidden {
             self.evictable.add(rule, &self.limits);
+            self.cookies.iter_mut().for_each(|cookies| cookies.add(rule));
         }
     }
 
@@ -72,13 +93,18 @@ impl RuleStore {
             self.rule_bytes -= bytes_of(&rule);
             self.shown -= usize::from(!rule.flags.hidden);
             self.evictable.remove(rule.serial);
+            if !rule.flags.hidden {
+                self.cookies.iter_mut().for_each(|cookies| cookies.remove(&rule));
+            }
             self.free.push(idx);
         }
     }
 
     /// Bytes that rules and their places take.
     pub fn memory_bytes(&self) -> usize {
-        self.rule_bytes + self.rules.capacity() * size_of::<Option<Arc<Rule>>>()
+        self.rule_bytes
+            + self.rules.capacity() * size_of::<Option<Arc<Rule>>>()
+            + self.cookies.as_ref().map_or(0, Cookies::memory_bytes)
     }
 
     pub fn is_empty(&self) -> bool {

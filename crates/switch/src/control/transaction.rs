@@ -14,17 +14,16 @@
 //! [`Control::groups`]) show them half changed meanwhile.
 
 use super::change::{
-    AsChange, Change, Changes, Consequences, Made, Outcome, PACKETS_BYTES_MAX, Pace, PacketOut, Phase,
-    Transaction, Translated, Turn, Underway, Walk,
+    AsChange, Change, Changes, Consequences, Made, Outcome, Pace, PacketOut, Phase, SlotAfter, Transaction,
+    Translated, Turn, Underway, Walk,
 };
+use super::events::RemovedReason;
 use super::state::{Control, Inner};
 use crate::effect::Effect;
-use crate::flow_mod::{Command, FlowMod, FlowModError};
+use crate::flow_mod::{Command, FlowModError};
 use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;
-use flow::Match;
-use openflow::ErrorKind;
 use openflow::message::{GROUP_ALL, GroupCommand, METER_ALL};
 use std::sync::Arc;
 
@@ -260,8 +259,9 @@ impl Inner {
                 Phase::TakingBack(at, error) => {
                     let batch = &mut transaction.batch;
                     while let Some(step) = batch.steps.pop() {
+                        let small_steps = step.small_steps();
                         self.undo(step, reader);
-                        if pace.is_over() {
+                        if pace.is_over_after(small_steps) {
                             return None;
                         }
                     }
@@ -301,7 +301,7 @@ impl Inner {
         reader: &Reader,
     ) -> Result<Made, FlowModError> {
         while let Some((bridge, change)) = next(transaction.at) {
-            let now_ms = transaction.now_ms;
+            let (now_ms, first) = (transaction.now_ms, transaction.batch.steps.len());
             let change = change.as_change();
             let made = match change {
                 Change::Flow(fm) => self.change(bridge, fm, now_ms, transaction, pace, reader)?,
@@ -310,10 +310,7 @@ impl Inner {
                 Change::Nothing => Made::Whole,
                 Change::Packet(out) => {
                     let translated = Translated::from(self.translate_between(bridge, out, reader)?);
-                    transaction.packets_bytes += translated.bytes();
-                    if transaction.packets_bytes > PACKETS_BYTES_MAX {
-                        return Err(FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
-                    }
+                    transaction.keep(translated.bytes())?;
                     transaction.consequences.packets.push(translated);
                     Made::Whole
                 }
@@ -323,7 +320,8 @@ impl Inner {
             }
             transaction.at += 1;
             transaction.walk = Walk::Start;
-            if pace.is_over_after(change.steps()) {
+            let steps = transaction.batch.small_steps_from(first);
+            if pace.is_over_after(steps.max(change.steps())) {
                 return Ok(Made::InPart);
             }
         }
@@ -339,25 +337,30 @@ impl Inner {
     ) -> Made {
         loop {
             let Phase::Orphans(orphans) = &mut transaction.phase else { return Made::Whole };
-            if orphans.is_empty() {
+            let Some(of) = orphans.last().copied() else {
                 let found = self.learning.take_orphans();
                 if found.is_empty() {
                     return Made::Whole;
                 }
-                orphans.extend(found.iter().map(|of| {
-                    let cookie_mask = u64::MAX;
-                    let all = FlowMod::delete(Match::any());
-                    let own = FlowMod { table_id: of.table_id, cookie: of.cookie, cookie_mask, ..all };
-                    (of.bridge, own)
-                }));
+                *orphans = found;
+                continue;
+            };
+            let store = self.bridge(of.bridge).and_then(|control| control.tables.get(&of.table_id));
+            let Some(rule) = store.and_then(|store| store.rule_of_cookie(of.cookie)).cloned() else {
+                orphans.pop();
+                continue;
+            };
+            let steps = rule.actions.steps();
+            let (reason, batch) = (Some(RemovedReason::Delete), &mut transaction.batch);
+            if !self.remove(rule, reason, SlotAfter::Retired, batch, reader)
+                && let Phase::Orphans(orphans) = &mut transaction.phase
+            {
+                debug_assert!(false, "a table has the rules that the coming version shows");
+                orphans.pop();
             }
-            let Some((bridge, all)) = orphans.pop() else { continue };
-            if self.delete_within(bridge, &all, transaction, pace, reader) == Made::InPart {
-                let Phase::Orphans(orphans) = &mut transaction.phase else { return Made::Whole };
-                orphans.push((bridge, all));
+            if pace.is_over_after(steps) {
                 return Made::InPart;
             }
-            transaction.walk = Walk::Start;
         }
     }
 }

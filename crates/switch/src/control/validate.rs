@@ -7,7 +7,7 @@ use super::numbered::NumberedControl;
 use crate::flow_mod::{FlowModError, TABLE_ALL, TABLE_HIDDEN};
 use crate::group::Group;
 use crate::meter::Meter;
-use crate::rule::{Actions, clauses, counted_learns};
+use crate::rule::{Actions, Named, counted_learns};
 use crate::shape::depth_of;
 use base::OfPort;
 use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
@@ -252,36 +252,14 @@ fn check_writable(field: Mf) -> Result<(), FlowModError> {
 
 /// Computes what is derived from a list once.
 pub(super) fn compile(list: &[Action]) -> Actions {
-    let mut named = Named::default();
-    let depth = walk(list, &mut named);
-    let Named { mut tables, mut groups, mut meters } = named;
-    meters.sort_unstable();
-    meters.dedup();
-    tables.sort_unstable();
-    tables.dedup();
-    groups.sort_unstable();
-    groups.dedup();
-    Actions {
-        list: list.into(),
-        depth,
-        tables: tables.into(),
-        groups: groups.into(),
-        meters: meters.into(),
-        learns: counted_learns(list).into(),
-        clauses: clauses(list).into(),
-    }
+    let (mut tables, mut named) = (Vec::new(), Named { learns: counted_learns(list), ..Named::default() });
+    let depth = walk(list, &mut tables, &mut named);
+    Actions::new(list, depth, tables, named)
 }
 
-/// What actions refer to.
-#[derive(Default)]
-struct Named {
-    tables: Vec<u8>,
-    groups: Vec<u32>,
-    meters: Vec<u32>,
-}
-
-/// How deep a packet must have been read for the actions; collects what they refer to.
-fn walk(list: &[Action], named: &mut Named) -> Depth {
+/// How deep a packet must have been read for the actions; collects the tables that they may go to, and what
+/// else they refer to.
+fn walk(list: &[Action], tables: &mut Vec<u8>, named: &mut Named) -> Depth {
     let of_field = |field: Mf| {
         let mut mask = Mask::wild();
         mask.add_mf(field, field.ones());
@@ -321,23 +299,23 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             // It notifies the controllers if the TTL has expired.
             Action::DecTtl(_) | Action::DecNshTtl => Depth::Everything,
             Action::Resubmit { table, ct, .. } => {
-                named.tables.extend(table);
+                tables.extend(table);
                 if *ct { Depth::Transport } else { Depth::Metadata }
             }
             Action::GotoTable(table) => {
-                named.tables.push(*table);
+                tables.push(*table);
                 Depth::Metadata
             }
-            Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, named),
+            Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, tables, named),
             // The tracker reads packets itself. But caches can follow a connection's packets if ports
             // distinguish them from others.
             Action::Ct(ct) => {
-                named.tables.extend(ct.table);
+                tables.extend(ct.table);
                 let zone = match ct.zone {
                     CtZone::In(sub) => of_field(sub.field),
                     CtZone::Is(_) => Depth::Metadata,
                 };
-                walk(&ct.actions, named).max(zone).max(Depth::Transport)
+                walk(&ct.actions, tables, named).max(zone).max(Depth::Transport)
             }
             Action::Sample { .. } => Depth::Everything,
             // Affects only the pipeline.

@@ -31,12 +31,14 @@ impl FlowMod {
 }
 
 impl Inner {
-    /// Calls `each` for the rules that a loose command selects, and returns their number; `None`: the turn is
-    /// over.
+    /// Calls `each`, which takes so many steps beside those of the rule, for the rules that a loose command
+    /// selects, and returns their number; `None`: the turn is over.
+    #[expect(clippy::too_many_arguments, reason = "what a command is, and what a turn consists of")]
     pub(super) fn for_each_within(
         &mut self,
         bridge: BridgeIdx,
         fm: &FlowMod,
+        own_steps: usize,
         transaction: &mut Transaction,
         pace: &mut Pace<'_>,
         reader: &Reader,
@@ -45,14 +47,17 @@ impl Inner {
         let Walk::Rules { mut table, mut idx, mut found } = transaction.walk else {
             if self.count_within(bridge, fm, reader) <= AT_ONCE_MAX {
                 let selected = self.select(bridge, fm, reader);
-                let count = selected.len();
-                for rule in selected {
-                    each(self, rule, transaction)?;
+                let small_steps: usize = selected.iter().map(|rule| rule.actions.steps() + own_steps).sum();
+                if small_steps <= AT_ONCE_MAX || selected.len() == 1 {
+                    let count = selected.len();
+                    for rule in selected {
+                        each(self, rule, transaction)?;
+                    }
+                    return Ok(Some(count));
                 }
-                return Ok(Some(count));
             }
             transaction.walk = Walk::Rules { table: 0, idx: 0, found: 0 };
-            return self.for_each_within(bridge, fm, transaction, pace, reader, each);
+            return self.for_each_within(bridge, fm, own_steps, transaction, pace, reader, each);
         };
         let within = MiniMatch::of(&fm.matching);
         let is_wanted = |rule: &Rule| rule.matching.is_within(&within) && fm.selects(rule);
@@ -62,17 +67,19 @@ impl Inner {
             }
             let end = rules.len().min(idx + PLACES_PER_STEP);
             let next = rules[idx..end].iter().position(|rule| rule.as_deref().is_some_and(is_wanted));
+            let mut steps = 1;
             match next {
                 Some(at) => {
                     idx += at;
                     let rule = rules[idx].clone().expect("it was looked at");
                     (idx, found) = (idx + 1, found + 1);
+                    steps = rule.actions.steps() + own_steps;
                     each(self, rule, transaction)?;
                 }
                 None if end == rules.len() => (table, idx) = (table + 1, 0),
                 None => idx = end,
             }
-            if pace.is_over() {
+            if pace.is_over_after(steps) {
                 transaction.walk = Walk::Rules { table, idx, found };
                 return Ok(None);
             }
@@ -108,7 +115,7 @@ impl Inner {
             );
             Ok(())
         };
-        match self.for_each_within(bridge, fm, transaction, pace, reader, delete) {
+        match self.for_each_within(bridge, fm, 0, transaction, pace, reader, delete) {
             Ok(None) => Made::InPart,
             Ok(Some(_)) | Err(_) => Made::Whole,
         }

@@ -590,3 +590,28 @@ fn packets_for_controllers_go_by_the_meter_that_their_action_names_while_there_i
     meter_mod(&mut r, MeterCommand::Delete, 3, 5).unwrap();
     assert!(!is_metered(&r));
 }
+
+/// Each change walked through all groups behind the changed one, however many.
+#[test]
+fn a_group_may_lead_to_so_many_others() {
+    let mut r = rig();
+    let mut add = |id, buckets: &[&[Action]]| {
+        let group = group(id, GroupType::All, buckets);
+        let add = GroupMod { command: GroupCommand::Add, command_bucket_id: BUCKET_ALL, group };
+        r.control.group_mod(r.br, &add, 0)
+    };
+    add(1, &[&[output(1)]]).unwrap();
+    let refused = Err(FlowModError::Refused(ErrorKind::OFPGMFC_CHAINING_UNSUPPORTED));
+    let longest = (2..2_000).find(|id| {
+        let added = add(*id, &[&[Action::Group(id - 1)]]);
+        assert!(added.is_ok() || added == refused, "{added:?}");
+        added.is_err()
+    });
+    assert_eq!(longest, Some(1_026));
+    // Eleven lists of 1,500 outputs are more than 16,384 buckets and actions.
+    let outputs = vec![output(1); 1_500];
+    (3_001..=3_011).for_each(|id| add(id, &[&outputs]).unwrap());
+    let lead_to: Vec<Action> = (3_001..=3_011).map(Action::Group).collect();
+    add(4_001, &[&lead_to[..10]]).unwrap();
+    assert_eq!(add(4_002, &[&lead_to]), refused);
+}

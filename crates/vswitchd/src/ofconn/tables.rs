@@ -90,8 +90,7 @@ impl Vswitch {
         let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
         // As in Open vSwitch, a table without a limit has one that nobody meets.
         let limit = u64::from(configured.and_then(|t| t.flow_limit).unwrap_or(u32::MAX));
-        let stats = self.plane.control.table_stats(bridge);
-        let active = stats.iter().find(|t| t.table_id == table_id).map_or(0, |t| t.active as u64);
+        let active = self.plane.control.flow_count(bridge, table_id) as u64;
         (limit.saturating_sub(active) * 100).checked_div(limit).unwrap_or(100) as u8
     }
 
