@@ -57,8 +57,8 @@ impl Sampler {
     }
 }
 
-/// All statistics, by key. Daemons are processes with a pid file in `run_dir`. May wait for a file system that
-/// does not answer.
+/// All statistics, by key. Daemons are processes with a pid file in `run_dir`. May wait for a file system
+/// that does not answer.
 pub fn read(run_dir: &Path) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     if let Ok(cpus) = std::thread::available_parallelism() {

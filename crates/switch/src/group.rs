@@ -28,6 +28,8 @@ pub struct Group {
     pub slot: u32,
     /// Counter slot of each bucket.
     pub bucket_slots: Box<[u32]>,
+    /// The groups to which its buckets send packets or whose state they watch, sorted.
+    pub(crate) behind: Box<[u32]>,
     /// Each bucket's actions in the order in which an action set executes them; empty if they would do
     /// nothing.
     pub(crate) actions: Box<[Box<[Action]>]>,
@@ -167,7 +169,7 @@ impl Group {
 }
 
 /// Other groups that a group uses or depends on, with repetitions.
-pub(crate) fn groups_behind(desc: &GroupDesc) -> impl Iterator<Item = u32> {
+pub(crate) fn groups_behind(desc: &GroupDesc) -> Box<[u32]> {
     fn of_actions(actions: &[Action], found: &mut Vec<u32>) {
         for action in actions {
             match action {
@@ -179,7 +181,9 @@ pub(crate) fn groups_behind(desc: &GroupDesc) -> impl Iterator<Item = u32> {
     }
     let mut found: Vec<u32> = desc.buckets.iter().filter_map(|b| b.watch_group).collect();
     desc.buckets.iter().for_each(|b| of_actions(&b.actions, &mut found));
-    found.into_iter()
+    found.sort_unstable();
+    found.dedup();
+    found.into()
 }
 
 /// How well a bucket of this weight suits a packet with this hash: the one with the highest score gets it.

@@ -243,6 +243,11 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             .find(|r| r.priority() == priority && r.is_visible(version) && r.overlaps(matching))
     }
 
+    /// How many masks its rules have.
+    pub fn count_masks(&self, reader: &Reader) -> usize {
+        self.ranking.read(reader).len()
+    }
+
     /// The masks of its rules, with the number of linked rules of each, highest priority first.
     pub fn masks<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = (&'g Mask, usize)> {
         self.ranking.read(reader).iter().map(|r| (&r.subtable.mask, r.subtable.rules.len()))

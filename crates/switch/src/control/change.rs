@@ -104,9 +104,12 @@ pub struct Translated {
     effects: Vec<Effect>,
 }
 
-/// Bytes that a transaction may keep until it is done, beside what its changes leave in the tables: packets (a
-/// hundred thousand with ten actions each), and groups that its own changes replace.
-pub(super) const KEPT_BYTES_MAX: usize = 128 << 20;
+/// Bytes that a transaction may keep until it is done, beside what its changes leave in the tables: packets
+/// (a hundred thousand with ten actions take half of it), and rules and groups that its own changes replace.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+
+/// Rules at which the loose changes of a transaction may look: some seconds. A single change may look at all.
+const LOOKED_AT_MAX: usize = 1 << 29;
 
 impl Translated {
     /// The memory that it takes, in bytes.
@@ -187,6 +190,8 @@ pub(super) struct Batch {
     pub has_groups: bool,
     /// Something else has changed too, so a new version is needed.
     pub publishes: bool,
+    /// Bytes that count for [`KEPT_BYTES_MAX`].
+    kept_bytes: usize,
 }
 
 /// One completed step.
@@ -236,6 +241,19 @@ impl Batch {
         self.steps.is_empty() && !self.publishes
     }
 
+    /// Counts what is kept until the batch is done.
+    pub fn keep(&mut self, bytes: usize) {
+        self.kept_bytes += bytes;
+    }
+
+    /// An error if too much is kept.
+    pub fn check_kept(&self) -> Result<(), FlowModError> {
+        if self.kept_bytes > KEPT_BYTES_MAX {
+            return Err(FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+        }
+        Ok(())
+    }
+
     /// How many small steps those from `first` on were.
     pub fn small_steps_from(&self, first: usize) -> usize {
         self.steps[first..].iter().map(Step::small_steps).sum()
@@ -283,8 +301,8 @@ pub(super) struct Transaction {
     pub walk: Walk,
     pub batch: Batch,
     pub consequences: Consequences,
-    /// Bytes that count for [`KEPT_BYTES_MAX`].
-    kept_bytes: usize,
+    /// Rules at which its loose changes have looked.
+    looked_at: usize,
     pub phase: Phase,
 }
 
@@ -316,15 +334,15 @@ impl Transaction {
             walk: Walk::Start,
             batch: Batch::default(),
             consequences: Consequences::default(),
-            kept_bytes: 0,
+            looked_at: 0,
             phase: Phase::Changing,
         }
     }
 
-    /// Counts what it keeps until it is done; an error if that is too much.
-    pub fn keep(&mut self, bytes: usize) -> Result<(), FlowModError> {
-        self.kept_bytes += bytes;
-        if self.kept_bytes > KEPT_BYTES_MAX {
+    /// Counts rules at which a loose change looks; an error if they are too many.
+    pub fn look_at(&mut self, rules: usize) -> Result<(), FlowModError> {
+        self.looked_at += rules;
+        if self.at > 0 && self.looked_at > LOOKED_AT_MAX {
             return Err(FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
         }
         Ok(())
@@ -363,6 +381,11 @@ impl<'a> Pace<'a> {
     /// Records a small step. Returns whether the turn is over.
     pub fn is_over(&mut self) -> bool {
         self.is_over_after(1)
+    }
+
+    /// Records small steps after which the turn may go on for a while.
+    pub fn count(&mut self, steps: usize) {
+        self.steps += steps;
     }
 
     /// The same after some steps at once.

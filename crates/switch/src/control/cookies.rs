@@ -1,7 +1,7 @@
 //! The rules of a table by cookie, for `learn` actions that limit or delete what they have learned.
 //!
-//! Rules of one cookie form a list that runs through their places, so that a rule takes 8 bytes here, and each
-//! different cookie an entry of a map.
+//! Rules of one cookie form a list that runs through their places, so that a rule takes 8 bytes here, and
+//! each different cookie an entry of a map.
 
 use crate::rule::Rule;
 use std::collections::HashMap;

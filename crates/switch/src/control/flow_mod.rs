@@ -8,6 +8,7 @@ use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transactio
 use super::events::{RemovedReason, RuleEvent, RuleEventKind};
 use super::learning::Learned;
 use super::state::{Control, Inner};
+use super::store::bytes_of;
 use super::validate;
 use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
 use crate::rule::{Actions, Named, Rule, Timeouts};
@@ -74,7 +75,7 @@ impl Inner {
             Command::Modify | Command::ModifyStrict => {
                 return self.modify(bridge, fm, now_ms, transaction, pace, reader);
             }
-            Command::Delete => return Ok(self.delete_within(bridge, fm, transaction, pace, reader)),
+            Command::Delete => return self.delete_within(bridge, fm, transaction, pace, reader),
             Command::DeleteStrict => {
                 for rule in self.select(bridge, fm, reader) {
                     self.remove(
@@ -211,6 +212,10 @@ impl Inner {
     ) -> Result<(), FlowModError> {
         validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.known(old.bridge))?;
         let keeps_counts = !fm.flags.reset_counts;
+        if !keeps_counts && self.slots.in_use() >= RULES_MAX {
+            return Err(FlowModError::TableFull);
+        }
+        batch.check_kept()?;
         let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
         let after = if keeps_counts { SlotAfter::LivesOn } else { SlotAfter::Inherited(slot) };
         self.remove(old.clone(), None, after, batch, reader);
@@ -235,6 +240,13 @@ impl Inner {
             self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
         }
         Ok(())
+    }
+
+    /// The number of masks in the tables that a command covers.
+    pub(super) fn count_masks(&self, bridge: BridgeIdx, table_id: u8, reader: &Reader) -> usize {
+        let Some(control) = self.bridge(bridge) else { return 0 };
+        let tables = control.tables.keys().filter(|id| table_id == TABLE_ALL || **id == table_id);
+        tables.filter_map(|id| control.state.table(*id)).map(|table| table.rules.count_masks(reader)).sum()
     }
 
     /// The number of rules whose masks include all bits of a loose command's; it cannot affect more.
@@ -346,6 +358,7 @@ impl Inner {
         let Some(was_seen) = self.hide(&rule, reader) else { return false };
         if !was_seen {
             self.depths.remove(&rule);
+            batch.keep(2 * size_of::<Step>() + bytes_of(&rule));
         }
         self.table(rule.bridge, rule.table_id).vacate(rule.idx);
         self.forget_references(&rule);

@@ -27,9 +27,11 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Groups that a group may lead to, directly or through others; and the buckets and actions of these.
+/// Groups that a group may lead to, directly or through others; and how many others these lead to in all.
 const CHAINED_MAX: usize = 1_024;
-const CHAINED_PARTS_MAX: usize = 16_384;
+const CHAIN_LINKS_MAX: usize = 16_384;
+/// Links of a chain that are followed in a small step.
+const LINKS_PER_STEP: usize = 16;
 
 impl Control {
     /// One group-mod, as one version.
@@ -110,7 +112,8 @@ impl Inner {
         for bucket in &desc.buckets {
             validate::check_bucket(&bucket.actions, self.known(bridge))?;
         }
-        self.check_chain(bridge, &desc)?;
+        let behind = groups_behind(&desc);
+        pace.count(self.check_chain(bridge, id, &behind)? / LINKS_PER_STEP);
         if self.slots.in_use() >= RULES_MAX {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
         }
@@ -131,36 +134,38 @@ impl Inner {
             slot: self.slots.allocate(),
             bucket_slots,
             actions: desc.buckets.iter().map(|b| action_set_order(&b.actions)).collect(),
+            behind,
             selection: Selection::of(&desc, &mut |_| {}),
             desc,
         };
         let bytes = old.as_ref().map_or(0, |old| old.memory_bytes());
-        let was_seen = self.replace_group(old, Some(Arc::new(group)), &mut transaction.batch, reader);
-        transaction.keep(if was_seen { 0 } else { bytes })?;
+        if !self.replace_group(old, Some(Arc::new(group)), &mut transaction.batch, reader) {
+            transaction.batch.keep(bytes);
+        }
         Ok(Made::Whole)
     }
 
-    /// Fails if packets sent to a group, or the check whether it is live, would come back to it, or if it takes
-    /// long to find that out.
-    fn check_chain(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> Result<(), FlowModError> {
-        let Some(control) = self.bridge_mut(bridge) else { return Ok(()) };
-        let (mut seen, mut parts) = (HashSet::new(), 0);
-        let mut todo: Vec<u32> = groups_behind(desc).collect();
-        while let Some(id) = todo.pop() {
-            if id == desc.group_id {
+    /// Fails if packets sent to a group, or the check whether it is live, would come back to it, or if it
+    /// takes long to find that out. Returns how many links from group to group it followed.
+    fn check_chain(&mut self, bridge: BridgeIdx, id: u32, behind: &[u32]) -> Result<usize, FlowModError> {
+        let Some(control) = self.bridge_mut(bridge) else { return Ok(0) };
+        let (mut seen, mut links) = (HashSet::new(), behind.len());
+        let mut todo = behind.to_vec();
+        while let Some(next) = todo.pop() {
+            if next == id {
                 return refused(ErrorKind::OFPGMFC_LOOP);
             }
-            if seen.insert(id)
-                && let Some(next) = control.groups.by_id.get(&id)
+            if seen.insert(next)
+                && let Some(next) = control.groups.by_id.get(&next)
             {
-                parts += next.buckets().iter().map(|bucket| 1 + bucket.actions.len()).sum::<usize>();
-                if seen.len() > CHAINED_MAX || parts > CHAINED_PARTS_MAX {
+                links += next.behind.len();
+                if seen.len() > CHAINED_MAX || links > CHAIN_LINKS_MAX {
                     return refused(ErrorKind::OFPGMFC_CHAINING_UNSUPPORTED);
                 }
-                todo.extend(groups_behind(&next.desc));
+                todo.extend(&next.behind);
             }
         }
-        Ok(())
+        Ok(links)
     }
 
     /// Deletes a group, or all, with the rules that refer to them.

@@ -1,5 +1,5 @@
-//! What `learn` actions with a limit or with `delete_learned` need: how many rules learn with a cookie. How many
-//! have it is known to their table, from the first such rule on.
+//! What `learn` actions with `delete_learned` need: how many rules learn with a cookie. How many have it is
+//! known to their table, from the first rule on that counts them.
 
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;

@@ -24,10 +24,10 @@
 //!   ends rules and addresses whose time has come; `dump` collects statistics;
 //! - `state` has versions, garbage and the counters' slots;
 //! - what the state consists of: `change` has the types of a transaction; `store` the rules of a table,
-//!   `eviction` their order, `cookies` those of a cookie, `timers` their deadlines; `numbered` groups and meters; `mac_records` addresses;
-//!   `learning` counts what rules have learned; `depth` determines how deep extraction must read; `events`
-//!   records what happens to rules; `ended` has what waits to be freed; `action_lists` shares lists;
-//!   `validate` checks them.
+//!   `eviction` their order, `cookies` those of a cookie, `timers` their deadlines; `numbered` groups and
+//!   meters; `mac_records` addresses; `learning` counts what rules learn; `depth` determines how deep
+//!   extraction must read; `events` records what happens to rules; `ended` has what waits to be freed;
+//!   `action_lists` shares lists; `validate` checks them.
 
 mod action_lists;
 mod batch;

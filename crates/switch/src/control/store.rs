@@ -122,7 +122,7 @@ impl RuleStore {
 }
 
 /// Bytes on the heap that a rule takes.
-fn bytes_of(rule: &Rule) -> usize {
+pub(super) fn bytes_of(rule: &Rule) -> usize {
     // Each `Arc` and each box costs the allocator 8 bytes more, rounded up to 16.
     let heap = |n: usize| (n + 8).next_multiple_of(16);
     heap(size_of::<Rule>() + 16) + heap(rule.matching.values().len() * 8)

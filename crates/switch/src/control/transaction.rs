@@ -20,7 +20,7 @@ use super::change::{
 use super::events::RemovedReason;
 use super::state::{Control, Inner};
 use crate::effect::Effect;
-use crate::flow_mod::{Command, FlowModError};
+use crate::flow_mod::{Command, FlowModError, TABLE_ALL};
 use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;
@@ -89,6 +89,19 @@ impl Control {
                 meters + control.meters.references.count_of(id)
             }
             Change::Flow(_) | Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
+        }
+    }
+
+    /// The same, from the sizes of tables: it does not look at their masks.
+    pub fn steps_at_most(&self, bridge: BridgeIdx, change: Change<'_>) -> usize {
+        match change {
+            Change::Flow(fm) if matches!(fm.command, Command::Modify | Command::Delete) => {
+                let Some(control) = self.inner.bridge(bridge) else { return 1 };
+                let tables = control.tables.iter();
+                let covered = tables.filter(|(id, _)| fm.table_id == TABLE_ALL || **id == fm.table_id);
+                1 + covered.map(|(_, store)| store.shown).sum::<usize>()
+            }
+            _ => self.steps_of(bridge, change),
         }
     }
 
@@ -310,11 +323,12 @@ impl Inner {
                 Change::Nothing => Made::Whole,
                 Change::Packet(out) => {
                     let translated = Translated::from(self.translate_between(bridge, out, reader)?);
-                    transaction.keep(translated.bytes())?;
+                    transaction.batch.keep(translated.bytes());
                     transaction.consequences.packets.push(translated);
                     Made::Whole
                 }
             };
+            transaction.batch.check_kept()?;
             if made == Made::InPart {
                 return Ok(Made::InPart);
             }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 const AT_ONCE_MAX: usize = 1_000;
 /// Places visited per small step.
 const PLACES_PER_STEP: usize = 256;
+/// Masks compared per small step.
+const MASKS_PER_STEP: usize = 16;
 
 impl FlowMod {
     /// Whether a loose or strict command selects this rule, given that the match fits.
@@ -45,7 +47,11 @@ impl Inner {
         mut each: impl FnMut(&mut Inner, Arc<Rule>, &mut Transaction) -> Result<(), FlowModError>,
     ) -> Result<Option<usize>, FlowModError> {
         let Walk::Rules { mut table, mut idx, mut found } = transaction.walk else {
-            if self.count_within(bridge, fm, reader) <= AT_ONCE_MAX {
+            let masks = self.count_masks(bridge, fm.table_id, reader);
+            pace.count(masks / MASKS_PER_STEP);
+            let within = self.count_within(bridge, fm, reader);
+            transaction.look_at(masks + within.min(AT_ONCE_MAX))?;
+            if within <= AT_ONCE_MAX {
                 let selected = self.select(bridge, fm, reader);
                 let small_steps: usize = selected.iter().map(|rule| rule.actions.steps() + own_steps).sum();
                 if small_steps <= AT_ONCE_MAX || selected.len() == 1 {
@@ -67,6 +73,7 @@ impl Inner {
             }
             let end = rules.len().min(idx + PLACES_PER_STEP);
             let next = rules[idx..end].iter().position(|rule| rule.as_deref().is_some_and(is_wanted));
+            transaction.look_at(next.map_or(end - idx, |at| at + 1))?;
             let mut steps = 1;
             match next {
                 Some(at) => {
@@ -104,7 +111,7 @@ impl Inner {
         transaction: &mut Transaction,
         pace: &mut Pace<'_>,
         reader: &Reader,
-    ) -> Made {
+    ) -> Result<Made, FlowModError> {
         let delete = |inner: &mut Inner, rule: Arc<Rule>, transaction: &mut Transaction| {
             inner.remove(
                 rule,
@@ -116,8 +123,9 @@ impl Inner {
             Ok(())
         };
         match self.for_each_within(bridge, fm, 0, transaction, pace, reader, delete) {
-            Ok(None) => Made::InPart,
-            Ok(Some(_)) | Err(_) => Made::Whole,
+            Ok(None) => Ok(Made::InPart),
+            Ok(Some(_)) => Ok(Made::Whole),
+            Err(error) => Err(error),
         }
     }
 }

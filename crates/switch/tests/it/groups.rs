@@ -608,10 +608,10 @@ fn a_group_may_lead_to_so_many_others() {
         added.is_err()
     });
     assert_eq!(longest, Some(1_026));
-    // Eleven lists of 1,500 outputs are more than 16,384 buckets and actions.
-    let outputs = vec![output(1); 1_500];
-    (3_001..=3_011).for_each(|id| add(id, &[&outputs]).unwrap());
-    let lead_to: Vec<Action> = (3_001..=3_011).map(Action::Group).collect();
-    add(4_001, &[&lead_to[..10]]).unwrap();
-    assert_eq!(add(4_002, &[&lead_to]), refused);
+    // Seventeen groups that may use a thousand others each, which need not be there.
+    let others: Vec<Action> = (5_001..=6_000).map(Action::Group).collect();
+    (3_001..=3_017).for_each(|id| add(id, &[&others]).unwrap());
+    let lead_to: Vec<Action> = (3_001..=3_017).map(Action::Group).collect();
+    add(4_001, &[&lead_to[..16]]).unwrap();
+    assert_eq!(add(4_002, &[&[Action::Clone(lead_to.into())]]), refused);
 }

@@ -204,12 +204,13 @@ fn packets_of_a_transaction_may_take_so_much_memory_until_they_are_carried_out()
     let outputs: Vec<Action> = (0..4_000).map(|n| output(2 + n % 3)).collect();
     r.add(1, 1, Match::any(), outputs);
     let bytes_each = 4_000 * size_of::<DpAction>();
-    let fitting = (128 << 20) / bytes_each;
+    let fitting = (256 << 20) / bytes_each;
     let kept = r.control.change_at_once(&packets(&r, fitting - 10), 0).unwrap().packets;
     assert_eq!(kept.len(), fitting - 10);
     assert!(kept.iter().all(|packet| packet.actions.len() == 4_000 && packet.actions.capacity() < 4_100));
     drop(kept);
-    let (at, error) = r.control.change_at_once(&packets(&r, 2 * fitting), 0).unwrap_err();
+    let refused = r.control.change_at_once(&packets(&r, 2 * fitting), 0).map(|kept| kept.packets.len());
+    let (at, error) = refused.unwrap_err();
     assert!((fitting - 10..=fitting).contains(&at), "{at} instead of {fitting}");
     assert_eq!(error, FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
 }
@@ -256,4 +257,47 @@ fn the_outcome_names_the_changes_that_added_a_group_where_they_could_have_modifi
     let all = all.map(|(id, command)| group(id, command, 1)).to_vec();
     let done = r.control.change_at_once(&Groups(r.br, all), 0).unwrap();
     assert_eq!(done.added_groups, [2, 5]);
+}
+
+/// Each made a copy of every rule, and nobody counted them.
+#[test]
+fn loose_changes_of_a_transaction_may_replace_so_many_rules_again() {
+    let mut r = rig();
+    begin(&mut r, additions(2));
+    run(&mut r, |_, _| ()).1.unwrap();
+    let before = ports_seen(&r);
+    let modify = |n: usize| FlowMod {
+        command: Command::Modify,
+        flags: RuleFlags { reset_counts: n % 2 == 1, ..RuleFlags::default() },
+        ..FlowMod::add(Match::any(), vec![output(3 + n as u16 % 2)])
+    };
+    let all: Vec<FlowMod> = (0..1_000).map(modify).collect();
+    let (at, error) = r.control.change_at_once(&FlowMods(r.br, all), 0).map(drop).unwrap_err();
+    assert_eq!(error, FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+    assert!((200..900).contains(&at), "after {at}");
+    assert_eq!(ports_seen(&r), before);
+    assert_eq!(rules(&r), RULES as usize);
+}
+
+/// Messages of a hundred kilobytes made everybody wait for minutes.
+#[test]
+fn loose_changes_of_a_transaction_may_look_at_so_many_rules() {
+    let mut r = rig();
+    begin(&mut r, additions(2));
+    run(&mut r, |_, _| ()).1.unwrap();
+    let nothing = FlowMod { cookie: 7, cookie_mask: u64::MAX, ..FlowMod::delete(Match::any()) };
+    let many = 200_000;
+    let (at, error) = r.control.change_at_once(&Repeated(r.br, nothing, many), 0).map(drop).unwrap_err();
+    assert_eq!(error, FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
+    let looked_at = at * RULES as usize;
+    assert!((1 << 28..1 << 30).contains(&looked_at), "{looked_at}");
+}
+
+/// One flow-mod many times.
+struct Repeated(BridgeIdx, FlowMod, usize);
+
+impl Changes for Repeated {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        (at < self.2).then_some((self.0, Due::Kept(Change::Flow(&self.1))))
+    }
 }

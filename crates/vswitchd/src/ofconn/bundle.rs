@@ -173,7 +173,7 @@ impl Vswitch {
         let version = conn.version();
         let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
         let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].due(version));
-        let loose = loose.map(|due| self.plane.control.steps_of(bridge, due.as_change())).sum::<usize>();
+        let loose = loose.map(|due| self.plane.control.steps_at_most(bridge, due.as_change())).sum::<usize>();
         let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
         let steps = bundle.steps + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
