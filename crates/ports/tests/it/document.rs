@@ -79,11 +79,13 @@ fn the_document_has_the_table_of_drivers() {
             let shown =
                 DRIVERS.iter().filter(|of| is_there(of)).map(|of| table(&format!("{what} of {}", of.kind)));
             let has_table = rows.is_empty() || shown.flatten().any(|shown| shown == keys(rows));
-            let marker = format!("<!-- {what} of {}: begin -->", driver.kind);
+            let marks = ["begin", "end"].map(|end| format!("`<!-- {what} of {}: {end} -->`", driver.kind));
             assert!(
                 has_table,
-                "docs/ports.md shows the {what} of {} nowhere: add {marker} and its end",
-                driver.kind
+                "docs/ports.md shows the {what} of {} nowhere: add the lines {} to its section, and run this \
+                 again with UPDATE_DOCS=1",
+                driver.kind,
+                marks.join(" and ")
             );
         }
         let heading = document.lines().filter_map(|line| line.strip_prefix("## "));
@@ -165,6 +167,17 @@ fn an_option_that_changes_at_once_does_not_need_the_port_reopened() {
             let mut port = opened(dir.path(), kind, options);
             let path = dir.path().display().to_string();
             let all = options.iter().map(|(option, value)| (option.to_string(), value.replace("DIR", &path)));
+            let [one, other] = [0, 1].map(|n| {
+                let spec = ports::PortSpec::new("p1", kind, base::PortNo(1));
+                let spec = all.clone().fold(spec, |spec, (option, value)| spec.with(&option, &value));
+                spec.with(row.name, &values[n])
+            });
+            assert!(
+                !ports::have_same_effect(&one, &other),
+                "{kind}: two values of {} count as the same. Compare it where the driver's `have_same_effect` \
+                 does (mostly: put it into `Settings`), or `set_options` is never asked",
+                row.name
+            );
             for value in values {
                 let all = all.clone().chain([(row.name.to_string(), value)]).collect();
                 assert_eq!(

@@ -270,10 +270,16 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_and_hidden_ones_exist() {
-        assert!(COMMANDS.is_sorted_by_key(|c| c.name) && DUMMY.is_sorted_by_key(|c| c.name));
-        let is_there = |name: &&str| COMMANDS.iter().chain(DUMMY).any(|c| c.name == *name);
-        assert!(HIDDEN.iter().chain(COUNTED).all(is_there));
-        assert!(COMMANDS.iter().chain(STANDARD).chain(DUMMY).all(|c| missing(c.name).is_none()));
+        for pair in COMMANDS.windows(2).chain(DUMMY.windows(2)) {
+            assert!(pair[0].name < pair[1].name, "{} must stand before {}", pair[1].name, pair[0].name);
+        }
+        for name in HIDDEN.iter().chain(COUNTED) {
+            let is_there = COMMANDS.iter().chain(DUMMY).any(|c| c.name == *name);
+            assert!(is_there, "HIDDEN or COUNTED names {name}, which has no row");
+        }
+        for command in COMMANDS.iter().chain(STANDARD).chain(DUMMY) {
+            assert_eq!(missing(command.name), None, "{} exists", command.name);
+        }
     }
 
     /// A switch with bridge br0 and port p1.
