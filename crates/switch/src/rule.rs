@@ -323,7 +323,7 @@ mod tests {
         let to = |port| Action::Output { port: OfPort(port), max_len: 0 };
         for count in [0, 1, 15, 16, 17, 2_000] {
             let mut list: Vec<Action> = (0..count).rev().map(|n| to(3 * n + 1)).collect();
-            list.push(Action::Clone(vec![to(2), Action::WriteActions(vec![to(5)].into())].into()));
+            list.push(Action::Clone(vec![to(2), Action::WriteActions(vec![to(5)])]));
             let actions = Actions::new(&list, Depth::Metadata, Vec::new(), Named::default());
             let expected = |port: u16| port == 2 || port == 5 || port % 3 == 1 && port < 3 * count;
             assert!((1..7_000).all(|port| actions.outputs_to(OfPort(port)) == expected(port)), "{count}");

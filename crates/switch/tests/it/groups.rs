@@ -613,5 +613,5 @@ fn a_group_may_lead_to_so_many_others() {
     (3_001..=3_017).for_each(|id| add(id, &[&others]).unwrap());
     let lead_to: Vec<Action> = (3_001..=3_017).map(Action::Group).collect();
     add(4_001, &[&lead_to[..16]]).unwrap();
-    assert_eq!(add(4_002, &[&[Action::Clone(lead_to.into())]]), refused);
+    assert_eq!(add(4_002, &[&[Action::Clone(lead_to)]]), refused);
 }
