@@ -25,6 +25,7 @@
 
 use packet::pool::HEADROOM_BYTES;
 use packet::{Packet, PacketFlags, PoolCache};
+use std::ops::Range;
 use wire::Layers;
 use wire::checksum::{Sum, nonzero};
 use wire::crc32c::Crc32c;
@@ -277,15 +278,28 @@ pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> 
 
 /// The same for a packet that stays as it is. False on an error.
 pub fn segment_copied(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> bool {
+    segment_some(packet, usize::MAX, cache, out)
+}
+
+/// The same, with the first `most` frames only.
+pub fn segment_some(packet: &Packet, most: usize, cache: &mut PoolCache, out: &mut Vec<Packet>) -> bool {
     let before = out.len();
-    let is_cut = segment_into(packet, cache, out).is_some();
+    let is_cut = segment_into(packet, most, cache, out).is_some();
     if !is_cut {
         out.drain(before..).for_each(|made| cache.free(made));
     }
     is_cut
 }
 
-fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
+/// How many frames [`segment`] makes of a packet if the pool has room for them. `None`: it returns the
+/// packet.
+pub fn frames_of(packet: &Packet) -> Option<usize> {
+    let (_, payload) = find_payload(packet)?;
+    Some(payload.len().div_ceil(packet.gso_size.into()))
+}
+
+/// The layers of a packet that can be segmented, and where the payload is that segments share.
+fn find_payload(packet: &Packet) -> Option<(Layers, Range<usize>)> {
     let layers = find_transport(packet, 0).or_else(|| find_behind_labels(packet));
     let flag = match layers?.protocol {
         TCP => PacketFlags::GSO_TCP,
@@ -294,17 +308,19 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
     };
     // For a segment within a tunnel, only the sender knows what the outer headers must become.
     let layers = layers.filter(|layers| packet.flags.has(flag) && packet.csum_start == layers.l4)?;
-    let payload_at = usize::from(layers.payload);
-    let headers = packet.data().get(..payload_at).filter(|headers| headers.len() <= HEADERS_MAX)?;
-    let size = usize::from(packet.gso_size);
     // Bytes behind the network packet are padding of the link and belong to no segment.
-    let payload_len = layers.end(packet.data()) - payload_at;
-    if size == 0 || payload_len == 0 {
-        return None;
-    }
-    let mut source = gather(packet, payload_at);
+    let payload = usize::from(layers.payload)..layers.end(packet.data());
+    let fits = payload.start <= packet.data().len().min(HEADERS_MAX);
+    (fits && packet.gso_size > 0 && !payload.is_empty()).then_some((layers, payload))
+}
+
+fn segment_into(packet: &Packet, most: usize, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
+    let (layers, payload) = find_payload(packet)?;
+    let headers = packet.data().get(..payload.start)?;
+    let (size, payload_len) = (usize::from(packet.gso_size), payload.len());
+    let mut source = gather(packet, payload.start);
     let mut done = 0;
-    while done < payload_len {
+    while done < payload_len && done / size < most {
         let len = size.min(payload_len - done);
         let mut segment = source.take(cache, headers, len)?;
         segment.in_port = packet.in_port;

@@ -2,18 +2,19 @@
 //! [their counters are final](crate::finals), and watches ports.
 
 use crate::finals::Gone;
-use crate::ofproto::{Asynchronous, free_some};
+use crate::ofproto::{Asynchronous, PacketNews, free_some};
 use crate::plane::{ForwardingPlane, TURN};
+use crate::slow_path::wire_frame_count;
 use crate::state::Vswitch;
-use datapath::Event;
+use datapath::{Event, PacketIn};
 use std::time::Instant;
 use switch::control::Left;
 use switch::{BridgeIdx, Effect};
 
 /// How often to call [`Vswitch::tick`].
 pub const TICK_MS: u64 = 100;
-/// Events taken at once.
-const EVENTS_MAX: usize = 4_096;
+/// Events taken at once from the rings. Those that a turn does not get to are handled in the next one.
+const EVENTS_MAX: usize = 256;
 
 impl Vswitch {
     /// The periodic work. Returns whether there is more to do right away; cleanup is left to [`Self::clean`].
@@ -74,43 +75,44 @@ impl Vswitch {
         }
     }
 
-    /// Processes what workers have sent, and how far they have got with counters. Returns whether there may
-    /// be more.
+    /// Processes what workers have sent, for about a turn, and how far they have got with counters. Returns
+    /// whether there may be more.
     pub fn handle_events(&mut self) -> bool {
-        let events = self.plane.dp.events(EVENTS_MAX);
-        let more = self.plane.dp.has_events();
-        let mut effects: Vec<Effect> = Vec::new();
-        for event in events {
-            match event {
-                Event::Effect(Effect::Failed(key)) => self.tell_failed(&key),
-                Event::Effect(effect) => effects.push(effect),
-                Event::PacketIn(packet_in) if packet_in.spec.slow_path => {
-                    self.counts.slow_path += 1;
-                    self.plane.slow_path(packet_in);
-                }
-                Event::PacketIn(mut packet_in) => {
-                    let bridge = switch::BridgeIdx(packet_in.spec.bridge);
-                    let datapath_id = self.bridges.get(&bridge).map_or(0, |bridge| bridge.datapath_id);
-                    for data in self.plane.wire_frames(&mut packet_in.packet) {
-                        self.counts.packet_ins += 1;
-                        let options = self.plane.control.options(bridge);
-                        let news = Asynchronous::packet_in(&packet_in, data, datapath_id, options);
-                        self.connections.news.push((bridge, news));
+        let until = Instant::now() + TURN;
+        loop {
+            if self.events.is_empty() {
+                self.events.extend(self.plane.dp.events(EVENTS_MAX));
+            }
+            // A packet may take long: it is cut into hundreds of frames, or teaches rules.
+            let mut effects: Vec<Effect> = Vec::new();
+            while let Some(event) = self.events.pop_front() {
+                match event {
+                    Event::Effect(Effect::Failed(key)) => self.tell_failed(&key),
+                    Event::Effect(effect) => effects.push(effect),
+                    Event::PacketIn(packet_in) if packet_in.spec.slow_path => {
+                        self.counts.slow_path += 1;
+                        self.plane.slow_path(packet_in);
                     }
-                    self.plane.dp.free(packet_in.packet);
+                    Event::PacketIn(packet_in) => self.tell_packet_in(packet_in),
+                    Event::PortGone(port) => {
+                        let gone = self.devices.port_gone(&mut self.plane, port);
+                        self.follow_devices(gone);
+                    }
                 }
-                Event::PortGone(port) => {
-                    let gone = self.devices.port_gone(&mut self.plane, port);
-                    self.follow_devices(gone);
+                if Instant::now() >= until {
+                    break;
                 }
             }
-        }
-        if !effects.is_empty() {
-            self.counts.effects += effects.len() as u64;
-            let now_ms = self.plane.now_ms();
-            self.plane.control.apply(&effects, now_ms);
-            self.plane.dp.reserve_slots(self.plane.control.slot_count());
-            self.hasten_finals();
+            if !effects.is_empty() {
+                self.counts.effects += effects.len() as u64;
+                let now_ms = self.plane.now_ms();
+                self.plane.control.apply(&effects, now_ms);
+                self.plane.dp.reserve_slots(self.plane.control.slot_count());
+                self.hasten_finals();
+            }
+            if !self.has_events() || Instant::now() >= until {
+                break;
+            }
         }
         let now_ms = self.plane.now_ms();
         self.schedule.advance(&mut self.plane, now_ms);
@@ -118,7 +120,27 @@ impl Vswitch {
             self.urgent.notify_one();
         }
         self.deliver();
-        more
+        self.has_events()
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty() || self.plane.dp.has_events()
+    }
+
+    /// Tells connections of a packet, in as many frames as they have room for.
+    fn tell_packet_in(&mut self, mut packet_in: PacketIn) {
+        let idx = BridgeIdx(packet_in.spec.bridge);
+        let count = wire_frame_count(&packet_in.packet);
+        self.counts.packet_ins += count as u64;
+        // What happened before is told before.
+        self.deliver();
+        let Vswitch { bridges, plane, counts, .. } = self;
+        if let Some(bridge) = bridges.get_mut(&idx).filter(|bridge| !bridge.conns.is_empty()) {
+            let news = PacketNews::of(&packet_in, bridge.datapath_id, plane.control.options(idx));
+            let cut = |most| plane.wire_frames(&mut packet_in.packet, most);
+            counts.packet_ins_lost += bridge.tell_packet(news, count, cut);
+        }
+        plane.dp.free(packet_in.packet);
     }
 }
 
@@ -132,5 +154,102 @@ impl ForwardingPlane {
                 "{name}: was asked for {} {seconds:.1} s ago and has not answered", late.what
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::wanted::Bridge;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use crate::ofproto::{Ofproto, Purpose};
+    use datapath::PacketInSpec;
+    use flow::action::PacketInReason;
+    use host::rundir::RunDir;
+    use packet::{Packet, PacketFlags};
+    use std::sync::Arc;
+    use switch::BridgeConfig;
+
+    /// Frames that each packet is on a wire, and packets.
+    const FRAMES: u64 = 256;
+    const PACKETS: u64 = 64;
+
+    /// A UDP packet that its sender left to segmentation, with a byte for each segment.
+    fn large(vswitch: &mut Vswitch) -> Packet {
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        frame.extend([0x45, 0, 1, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([0, 1, 0, 2, 1, 8, 0, 0]);
+        frame.resize(frame.len() + FRAMES as usize, 7);
+        let mut packet = vswitch.plane.dp.cache().alloc_frame(&frame).unwrap();
+        (packet.csum_start, packet.csum_offset, packet.gso_size) = (34, 6, 1);
+        packet.flags.set(PacketFlags::CSUM_PARTIAL);
+        packet.flags.set(PacketFlags::GSO_UDP);
+        packet
+    }
+
+    fn push(vswitch: &mut Vswitch, bridge: BridgeIdx) {
+        let spec = Arc::new(PacketInSpec {
+            bridge: bridge.0,
+            table_id: 0,
+            cookie: 0,
+            reason: PacketInReason::Action,
+            is_table_miss: false,
+            is_without_rule: false,
+            max_len: 0,
+            controller_id: 0,
+            userdata: Vec::new(),
+            continuation: None,
+            slow_path: false,
+            is_tracked: false,
+            state_id: 0,
+            metadata: flow::Key::default(),
+        });
+        for _ in 0..PACKETS {
+            let packet = large(vswitch);
+            let spec = spec.clone();
+            let packet_in = PacketIn { spec, metadata: Default::default(), original: None, packet };
+            vswitch.events.push_back(Event::PacketIn(packet_in));
+        }
+    }
+
+    /// The frames of packet-ins among messages of OpenFlow 1.0.
+    fn packet_ins(mut messages: &[u8]) -> Vec<usize> {
+        let mut found = Vec::new();
+        while let [_, kind, high, low, ..] = messages {
+            let (message, rest) = messages.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+            if *kind == 10 {
+                found.push(message.len() - 18);
+            }
+            messages = rest;
+        }
+        found
+    }
+
+    #[test]
+    fn large_packets_are_cut_into_as_many_frames_as_somebody_has_room_for() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        vswitch.bridges.insert(bridge, Ofproto::new(bridge, [2, 0, 0, 0, 0, 1], &Bridge::new("br0")));
+        push(&mut vswitch, bridge);
+        while vswitch.handle_events() {
+            assert!(vswitch.connections.news.is_empty());
+        }
+        let counts = |vswitch: &Vswitch| (vswitch.counts.packet_ins, vswitch.counts.packet_ins_lost);
+        assert_eq!(counts(&vswitch), (PACKETS * FRAMES, 0), "nobody wants them");
+
+        let now = Instant::now();
+        let id = vswitch.connected(bridge, Purpose::Primary, None, now).unwrap();
+        vswitch.conn(bridge, id).unwrap().connection().handle_bytes(now, &[1, 0, 0, 8, 0, 0, 0, 1]);
+        vswitch.serve(bridge, id, now, now);
+        push(&mut vswitch, bridge);
+        while vswitch.handle_events() {
+            assert!(vswitch.connections.news.is_empty());
+        }
+        let room = 100;
+        assert_eq!(counts(&vswitch), (2 * PACKETS * FRAMES, PACKETS * FRAMES - room));
+        let told = packet_ins(vswitch.conn(bridge, id).unwrap().connection().transmit());
+        assert_eq!(told, vec![14 + 20 + 8 + 1; room as usize]);
     }
 }

@@ -76,12 +76,12 @@ impl ForwardingPlane {
     }
 
     /// The bytes of a packet as they would appear on a wire, for consumers that see only bytes: checksums are
-    /// finished, and a large segment is cut into frames.
-    pub(crate) fn wire_frames(&mut self, packet: &mut Packet) -> Vec<Vec<u8>> {
+    /// finished, and a large segment is cut into frames, the first `most` of them.
+    pub(crate) fn wire_frames(&mut self, packet: &mut Packet, most: usize) -> Vec<Vec<u8>> {
         let bytes = |packet: &Packet| packet.segments().flatten().copied().collect();
         let mut cut = Vec::new();
         if offload::is_segmentation_pending(packet)
-            && offload::segment_copied(packet, self.dp.cache(), &mut cut)
+            && offload::segment_some(packet, most, self.dp.cache(), &mut cut)
         {
             let finished = cut.drain(..).map(|mut frame| {
                 offload::complete_checksum(&mut frame);
@@ -94,6 +94,12 @@ impl ForwardingPlane {
         offload::complete_checksum(packet);
         vec![bytes(packet)]
     }
+}
+
+/// How many frames a packet is on a wire.
+pub(crate) fn wire_frame_count(packet: &Packet) -> usize {
+    let is_large = offload::is_segmentation_pending(packet);
+    is_large.then(|| offload::frames_of(packet)).flatten().unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -20,14 +20,14 @@ use crate::plane::ForwardingPlane;
 use crate::tls::SwitchTls;
 use crate::workers::{Given, Workers};
 use base::{OfPort, PortNo};
-use datapath::CacheConfig;
+use datapath::{CacheConfig, Event};
 use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
-use switch::BridgeIdx;
+use switch::{BridgeIdx, Effect};
 use tokio::sync::Notify;
 
 pub(crate) use crate::port_record::PortRecord;
@@ -56,6 +56,8 @@ pub struct Vswitch {
     /// What OpenFlow connections share.
     pub(crate) connections: Connections,
     pub(crate) counts: Counts,
+    /// What was taken from workers and is still to be handled.
+    pub(crate) events: VecDeque<Event<Effect>>,
     pub(crate) commands: CommandState,
     /// For controllers.
     pub(crate) tls: SwitchTls,
@@ -141,6 +143,7 @@ impl Vswitch {
             schedule: Schedule::default(),
             connections: Connections::new(),
             counts: Counts::default(),
+            events: VecDeque::new(),
             commands: CommandState::default(),
             tls: SwitchTls::new(config.tls_files()),
             keepalive: Keepalive::start().map_err(SetupError::Os)?,

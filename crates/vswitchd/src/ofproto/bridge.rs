@@ -8,6 +8,7 @@ use super::in_band::InBand;
 use super::journal;
 use super::link::{ASKED, ControllerStatus, Kind, Link};
 use super::news::Asynchronous;
+use super::packets::PacketNews;
 use super::settings;
 use super::tables::TableRecord;
 use crate::config::wanted::{Bridge, BridgeSettings, Controller};
@@ -185,6 +186,30 @@ impl Ofproto {
         self.conns.values_mut().map(|conn| u64::from(!conn.tell(news))).sum()
     }
 
+    /// Tells connections of a packet of `count` frames. `cut` makes the first of them, as many as any
+    /// connection has room for, which is not called if there are none. Returns how many were lost, for each
+    /// connection that wanted them.
+    pub fn tell_packet(
+        &mut self,
+        packet: PacketNews,
+        count: usize,
+        cut: impl FnOnce(usize) -> Vec<Vec<u8>>,
+    ) -> u64 {
+        let mut news = Asynchronous::Packet(Box::new(packet));
+        let rooms: Vec<usize> = self.conns.values_mut().filter_map(|conn| conn.room_for(&news)).collect();
+        let told = rooms.iter().copied().max().unwrap_or(0).min(count);
+        let mut lost = (rooms.len() * (count - told)) as u64;
+        let frames = if told > 0 { cut(told) } else { Vec::new() };
+        for frame in frames {
+            if let Asynchronous::Packet(packet) = &mut news {
+                packet.message.total_len = frame.len() as u32;
+                packet.message.data = frame;
+            }
+            lost += self.tell(&news);
+        }
+        lost
+    }
+
     /// Whether a connection is slow to read what it must be told of removed rules.
     pub fn is_behind(&self, now: Instant) -> bool {
         self.conns.values().any(|conn| conn.is_behind(now))
@@ -293,7 +318,12 @@ pub(crate) fn tell_of_new_versions(bridge: &str, target: &str) {
 mod tests {
     use super::*;
     use base::OfPort;
-    use openflow::message::{Message, PortConfig, PortDesc, PortFeatures, PortReason, PortState, PortStatus};
+    use flow::Match;
+    use flow::action::PacketInReason;
+    use openflow::message::{
+        Message, PacketIn, PacketInForm, PortConfig, PortDesc, PortFeatures, PortReason, PortState,
+        PortStatus,
+    };
     use openflow::{ConnectionConfig, Event, Side, Version};
 
     const TARGET: &str = "tcp:192.0.2.1:6653";
@@ -358,6 +388,42 @@ mod tests {
         assert_eq!(ofproto.set_links(&wanted.controllers, true, now, || 9), [1], "with other versions");
         assert_eq!(ofproto.set_links(&BTreeMap::new(), false, now, || 10), [1]);
         assert!(!ofproto.control.has_primary());
+    }
+
+    #[test]
+    fn a_packet_is_cut_for_who_has_room_and_for_nobody_else() {
+        let now = Instant::now();
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &Bridge::new("br0"));
+        let packet = PacketNews {
+            controller_id: 0,
+            is_table_miss: false,
+            is_without_rule: false,
+            message: PacketIn {
+                form: PacketInForm::Standard,
+                buffer_id: None,
+                total_len: 0,
+                reason: PacketInReason::Action,
+                table_id: 0,
+                cookie: 0,
+                metadata: Match::any(),
+                data: Vec::new(),
+                userdata: Vec::new(),
+                continuation: Vec::new(),
+            },
+        };
+        assert!(ofproto.connect(1, Purpose::Service, None, now));
+        let _client = peer(&ofproto, 1, now);
+        assert_eq!(ofproto.tell_packet(packet.clone(), 256, |_| unreachable!("nobody wants it")), 0);
+        assert!(ofproto.connect(2, Purpose::Primary, None, now));
+        let mut controller = peer(&ofproto, 2, now);
+        let mut cut = 0;
+        let lost = ofproto.tell_packet(packet.clone(), 256, |most| {
+            cut = most;
+            vec![vec![0; 60]; most]
+        });
+        assert_eq!((cut, lost), (100, 156));
+        assert_eq!(ofproto.tell_packet(packet, 256, |_| unreachable!("nobody has room")), 256);
+        assert_eq!(heard(&ofproto, 2, &mut controller, now), 100);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(crate) use link::{Kind as LinkKind, Link, SILENT};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};
 pub(crate) use news::{Asynchronous, PortSet, Source};
 pub(crate) use own_rule::OwnRule;
+pub(crate) use packets::PacketNews;
 pub(crate) use pending::{
     Commit, Dump, Held, Listed, Listing, LongChange, LongKind, Missed, Output, Pending,
 };

@@ -61,14 +61,9 @@ pub(crate) struct PortSet {
     pub source: Option<Source>,
 }
 
-impl Asynchronous {
-    /// Builds it from what a worker sent; `frame` is the packet's frame.
-    pub fn packet_in(
-        packet_in: &datapath::PacketIn,
-        data: Vec<u8>,
-        datapath_id: u64,
-        options: Option<&OptionTable>,
-    ) -> Asynchronous {
+impl PacketNews {
+    /// Builds it from what a worker sent, without the bytes: a packet may be many frames.
+    pub fn of(packet_in: &datapath::PacketIn, datapath_id: u64, options: Option<&OptionTable>) -> PacketNews {
         let spec = &packet_in.spec;
         let key = packet_in.metadata();
         let mut metadata = Match::any();
@@ -88,26 +83,28 @@ impl Asynchronous {
         let message = PacketIn {
             form: PacketInForm::Standard,
             buffer_id: None,
-            total_len: data.len() as u32,
+            total_len: 0,
             reason: spec.reason,
             table_id: spec.table_id,
             cookie: spec.cookie,
             metadata,
-            data,
+            data: Vec::new(),
             userdata: spec.userdata.clone(),
             continuation: spec
                 .continuation
                 .as_deref()
                 .map_or_else(Vec::new, |rest| continuation(datapath_id, rest)),
         };
-        Asynchronous::Packet(Box::new(PacketNews {
+        PacketNews {
             controller_id: spec.controller_id,
             is_table_miss: spec.is_table_miss,
             is_without_rule: spec.is_without_rule,
             message,
-        }))
+        }
     }
+}
 
+impl Asynchronous {
     fn bit(&self, version: Version) -> u32 {
         match self {
             Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
@@ -154,6 +151,22 @@ impl OfConn {
             _ => true,
         };
         is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0
+    }
+
+    /// How many frames of a packet may wait to be sent to it. `None`: it does not want the packet.
+    pub fn room_for(&mut self, packet: &Asynchronous) -> Option<usize> {
+        if !self.wants(packet) {
+            return None;
+        }
+        if self.packets.scheds.is_some() {
+            // Which of them are lost, its limits decide and count.
+            return Some(usize::MAX);
+        }
+        let (sent_bytes, is_full) = {
+            let connection = self.connection();
+            (connection.sent_bytes(), connection.is_full())
+        };
+        Some(if is_full { 0 } else { self.packets.room(sent_bytes) })
     }
 
     /// Whether it wants to hear of changes of groups that others make.
@@ -277,7 +290,7 @@ impl OfConn {
 
     fn send_packet(&mut self, packet: PacketNews) -> bool {
         let sent_bytes = self.connection().sent_bytes();
-        if !self.packets.has_room(sent_bytes) {
+        if self.packets.room(sent_bytes) == 0 {
             return false;
         }
         let reason = packet.reason(self.version());

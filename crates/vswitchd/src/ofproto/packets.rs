@@ -70,11 +70,11 @@ impl PacketLimits {
         self.scheds.iter().flat_map(|s| s.iter()).filter_map(Sched::poll_timeout).min()
     }
 
-    /// Whether another one may wait to be sent.
-    pub fn has_room(&mut self, sent_bytes: u64) -> bool {
+    /// How many more may wait to be sent.
+    pub fn room(&mut self, sent_bytes: u64) -> usize {
         while self.unsent.front().is_some_and(|end| *end <= sent_bytes) {
             self.unsent.pop_front();
         }
-        self.unsent.len() < self.queue_size.unwrap_or(QUEUE_SIZE) as usize
+        (self.queue_size.unwrap_or(QUEUE_SIZE) as usize).saturating_sub(self.unsent.len())
     }
 }
