@@ -24,12 +24,18 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use switch::control::Left;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use transport::unixctl;
 use transport::{Tls, TlsFiles};
+
+const TICK: Duration = Duration::from_millis(TICK_MS);
+/// How long cleanup waits for workers by yielding before it sleeps in between, and for how long.
+const YIELDING: Duration = Duration::from_micros(500);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The daemon's name, used for its pid file and control socket, by which the stock tools find it.
 pub const NAME: &str = "ovs-vswitchd";
@@ -281,22 +287,44 @@ impl Drop for Embedded {
     }
 }
 
-/// The periodic work.
+/// The periodic work, and cleanup in between. However much there is to clean up, ticks come in time.
 async fn tick(shared: Shared) {
-    let mut interval = tokio::time::interval(Duration::from_millis(TICK_MS));
+    let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let urgent = shared.borrow().urgent.clone();
+    let mut next = Instant::now();
     loop {
         tokio::select! {
+            biased;
             _ = interval.tick() => {
-                while shared.borrow_mut().tick() {
+                next = Instant::now() + TICK;
+                let mut has_events = shared.borrow_mut().tick();
+                while has_events && Instant::now() < next {
                     tokio::task::yield_now().await;
+                    has_events = shared.borrow_mut().handle_events();
                 }
             }
             _ = urgent.notified() => {}
         }
-        while shared.borrow_mut().clean() {
+        let mut waiting_since: Option<Instant> = None;
+        loop {
+            let left = shared.borrow_mut().clean();
+            match left {
+                Left::Nothing => break,
+                Left::More => waiting_since = None,
+                // A worker that is stuck, or somebody's long change, may keep it waiting for long.
+                Left::Waiting => {
+                    let since = *waiting_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= YIELDING {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
             tokio::task::yield_now().await;
+            if Instant::now() >= next {
+                urgent.notify_one();
+                break;
+            }
         }
     }
 }
@@ -322,6 +350,36 @@ async fn listen_to_workers(shared: Shared, bell: Arc<Bell>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DatapathFlags;
+    use flow::{FieldId, Match};
+    use host::rundir::RunDir;
+    use switch::BridgeConfig;
+    use switch::control::FlowMod;
+
+    #[test]
+    fn ticks_come_while_a_worker_keeps_a_removed_rule_from_being_freed() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        let matching = Match::any().with(FieldId::EthDst, 1);
+        vswitch.plane.control.flow_mod(bridge, &FlowMod::add(matching.clone(), Vec::new()), 0).unwrap();
+        let stuck = vswitch.plane.domain.register();
+        vswitch.plane.control.flow_mod(bridge, &FlowMod::delete(matching), 0).unwrap();
+        let pulse = vswitch.keepalive.pulse();
+        let shared: Shared = Rc::new(RefCell::new(vswitch));
+        let (runtime, local) = (transport::runtime().unwrap(), tokio::task::LocalSet::new());
+        local.block_on(&runtime, async {
+            let ticks = tokio::task::spawn_local(tick(shared.clone()));
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            assert!(shared.borrow().schedule.waits_for_workers());
+            assert!(!pulse.is_late(Instant::now()));
+            drop(stuck);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert!(!shared.borrow().schedule.waits_for_workers());
+            ticks.abort();
+        });
+    }
 
     #[test]
     fn managers_get_what_the_command_line_says_about_tls_and_the_rest_from_the_database() {

@@ -71,6 +71,16 @@ impl OwnChanges {
         self.phase == Phase::Emptying
     }
 
+    /// Whether the first of these can only wait: for workers, or for the changes of others.
+    pub fn must_wait(&self, plane: &ForwardingPlane) -> bool {
+        let forgets = |(bridge, _): &(BridgeIdx, OwnChange)| plane.control.is_forgetting(*bridge);
+        match self.phase {
+            Phase::Waiting | Phase::Limiting => plane.control.is_changing(),
+            Phase::Emptying => false,
+            Phase::Draining(_) => !self.queue.front().is_some_and(forgets),
+        }
+    }
+
     /// Does a turn, which ends soon after `until`. `may_begin`: watchers of rules have been told about all
     /// earlier changes. Returns whether there is more to do.
     pub fn go_on(&mut self, plane: &mut ForwardingPlane, may_begin: bool, until: Instant) -> bool {

@@ -37,11 +37,15 @@ impl Vswitch {
     }
 
     /// A turn of the work between two ticks, about a millisecond at a time: expires rules, reports removals,
-    /// and frees what they used. Returns whether there is more to do right away.
-    pub fn clean(&mut self) -> bool {
+    /// and frees what they used. Returns whether there is more to do right away, or once workers or the
+    /// changes of others have got further.
+    pub fn clean(&mut self) -> Left {
         // Each does something, and together they last for one turn.
         let until = Instant::now() + TURN;
-        let mut has_more = self.go_on_reporting(None, until) | self.go_on_with_own_changes(until);
+        let mut has_more = self.go_on_reporting(None, until);
+        let has_own_changes = self.go_on_with_own_changes(until);
+        let must_wait = has_own_changes && self.own_changes.must_wait(&self.plane);
+        has_more |= has_own_changes && !must_wait;
         has_more |= self.go_on_with_abandoned(until) | free_some();
         has_more |= self.ct_flushes.go_on(&self.plane, until);
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
@@ -60,7 +64,12 @@ impl Vswitch {
         has_more |= self.has_finals();
         let left = self.plane.control.collect();
         self.deliver();
-        has_more || left == Left::More || self.schedule.waits_for_workers() && self.plane.dp.workers() > 0
+        let waits_for_workers = self.schedule.waits_for_workers() && self.plane.dp.workers() > 0;
+        match has_more || left == Left::More {
+            true => Left::More,
+            false if must_wait || waits_for_workers => Left::Waiting,
+            false => Left::Nothing,
+        }
     }
 
     /// Whether counters that some work depends on are final.
