@@ -132,6 +132,25 @@ impl Vswitch {
         self.has_events()
     }
 
+    /// What workers have sent on behalf of a bridge that is gone is not for the one that has its number now.
+    pub(crate) fn forget_events_of(&mut self, bridge: BridgeIdx) {
+        self.events.extend(self.plane.dp.events(usize::MAX));
+        for event in std::mem::take(&mut self.events) {
+            match event {
+                Event::PacketIn(packet_in) if packet_in.spec.bridge == bridge.0 => {
+                    self.plane.dp.free(packet_in.packet);
+                }
+                Event::Effect(Effect::Learn { bridge: of, .. }) if of == bridge => {}
+                Event::Effect(Effect::LearnRule(rule)) if rule.bridge == bridge => {}
+                other => self.events.push_back(other),
+            }
+        }
+        if !self.events.is_empty() {
+            // To take them has silenced the bell.
+            self.plane.dp.event_bell().ring();
+        }
+    }
+
     fn has_events(&self) -> bool {
         !self.events.is_empty() || self.plane.dp.has_events()
     }
@@ -260,5 +279,11 @@ mod tests {
         assert_eq!(counts(&vswitch), (2 * PACKETS * FRAMES, PACKETS * FRAMES - room));
         let told = packet_ins(vswitch.conn(bridge, id).unwrap().connection().transmit());
         assert_eq!(told, vec![14 + 20 + 8 + 1; room as usize]);
+
+        push(&mut vswitch, bridge);
+        vswitch.forget_events_of(BridgeIdx(bridge.0 + 1));
+        assert_eq!(vswitch.events.len() as u64, PACKETS);
+        vswitch.forget_events_of(bridge);
+        assert!(!vswitch.has_events());
     }
 }

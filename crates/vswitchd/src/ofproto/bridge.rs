@@ -26,6 +26,9 @@ pub(crate) struct Ofproto {
     pub idx: BridgeIdx,
     pub name: String,
     pub datapath_id: u64,
+    /// The version of the tables with which it began. What went by then was another bridge's, which had its
+    /// number.
+    pub born: base::Version,
     /// The value that was last logged.
     pub told_datapath_id: Option<u64>,
     /// Its Ethernet address.
@@ -75,6 +78,7 @@ impl Ofproto {
             idx,
             name: wanted.name.clone(),
             datapath_id: 0,
+            born: base::Version(0),
             told_datapath_id: None,
             mac,
             settings: wanted.settings.clone(),
@@ -183,6 +187,9 @@ impl Ofproto {
 
     /// Tells connections what happened, and says how many of them had no room for a packet.
     pub fn tell(&mut self, news: &Asynchronous) -> u64 {
+        if matches!(news, Asynchronous::Removed(version, _) if *version <= self.born) {
+            return 0;
+        }
         self.conns.values_mut().map(|conn| u64::from(!conn.tell(news))).sum()
     }
 

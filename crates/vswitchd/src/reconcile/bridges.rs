@@ -25,7 +25,9 @@ impl Vswitch {
         config.vlan_limit = self.plane.switch.vlan_limit();
         let idx = self.plane.control.add_bridge(config);
         let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
-        self.bridges.insert(idx, Ofproto::new(idx, mac, wanted));
+        let born = self.plane.control.version();
+        self.bridges.insert(idx, Ofproto { born, ..Ofproto::new(idx, mac, wanted) });
+        self.forget_events_of(idx);
         self.update_datapath_id(idx);
         self.limit_tables(idx, []);
         if let Some(rule) = self.standalone_rule(idx) {
@@ -43,6 +45,8 @@ impl Vswitch {
             // Their tasks look for them, and end.
             bridge.conns.values().for_each(|c| c.wake());
         }
+        // What is not complete is completed, but no packets of its bundles are sent.
+        self.connections.abandoned.retain(|(bridge, _)| *bridge != idx);
         self.change_by_itself(idx, OwnChange::Remove);
         tracing::debug!(target: "bridge", "bridge {name}: removed");
     }

@@ -5,11 +5,14 @@ mod workers;
 use super::*;
 use crate::config::wanted::{Bridge, Port};
 use crate::config::{Config, Database, DatapathFlags, FailMode, Flags};
+use crate::ofproto::Purpose;
 use base::{DropReason, PortNo};
 use datapath::placement::Policy;
+use flow::{FieldId, Match};
 use host::rundir::RunDir;
 use std::time::{Duration, Instant};
-use switch::{PortKind, VlanConfig, VlanMode};
+use switch::control::FlowMod;
+use switch::{PortKind, RuleFlags, VlanConfig, VlanMode};
 
 fn vswitch() -> Vswitch {
     let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
@@ -493,4 +496,43 @@ fn requested_numbers_swap_and_move_who_did_not_ask_and_are_taken_when_they_becom
     w.bridges.get_mut("br0").unwrap().ports.remove("p2");
     become_(&mut next, &w);
     assert_eq!(numbers(&next), named(&[("p3", 1), ("p1", 3), ("p4", 4), ("br0", LOCAL)]));
+}
+
+#[test]
+fn a_bridge_is_not_told_of_the_rules_of_the_one_that_had_its_number() {
+    let mut v = vswitch();
+    become_(&mut v, &wanted(&[]));
+    let old = v.bridge_named("br0").unwrap().idx;
+    let flags = RuleFlags { send_flow_removed: true, ..RuleFlags::default() };
+    let rule = FlowMod { flags, ..FlowMod::add(Match::any().with(FieldId::EthDst, 1), Vec::new()) };
+    v.plane.control.flow_mod(old, &rule, 0).unwrap();
+    let mut other = Bridge::new("br1");
+    other.add(dummy("br1"));
+    become_(&mut v, &Wanted { bridges: [("br1".into(), other)].into(), ..Wanted::default() });
+    let new = v.bridge_named("br1").unwrap().idx;
+    assert_eq!(new, old);
+    let now = Instant::now();
+    let id = v.connected(new, Purpose::Primary, None, now).unwrap();
+    v.conn(new, id).unwrap().connection().handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
+    v.serve(new, id, now, now);
+    // How many FLOW_REMOVED it has been sent once so many rules are gone.
+    let told_of = |v: &mut Vswitch, gone: u64| {
+        testkit::lab::wait_for("counters to be final", || {
+            v.tick();
+            v.counts.flows_removed == gone
+        });
+        let conn = v.conn(new, id).unwrap();
+        let connection = conn.connection();
+        let mut messages = connection.transmit();
+        let mut told = 0;
+        while let [_, kind, high, low, ..] = messages {
+            told += usize::from(*kind == 11);
+            messages = &messages[usize::from(u16::from_be_bytes([*high, *low]))..];
+        }
+        told
+    };
+    assert_eq!(told_of(&mut v, 1), 0);
+    v.plane.control.flow_mod(new, &rule, 0).unwrap();
+    v.plane.control.flow_mod(new, &FlowMod::delete(rule.matching.clone()), 0).unwrap();
+    assert_eq!(told_of(&mut v, 2), 1);
 }
