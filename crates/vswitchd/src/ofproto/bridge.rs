@@ -163,10 +163,24 @@ impl Ofproto {
         if let Some(mut conn) = self.conns.remove(&id) {
             conn.tell_flow_mods(now);
             journal::log(&conn);
+            self.link_left(conn.link.as_ref(), now);
         }
         let heard: Vec<LinkOf> = self.conns.values().filter_map(|c| c.snoops.clone()).collect();
         for conn in self.conns.values().filter(|c| c.link.as_ref().is_none_or(|of| !heard.contains(of))) {
             conn.connection().stop_tap();
+        }
+    }
+
+    /// A controller's connection is gone. Of one that connects its own task knows.
+    fn link_left(&mut self, of: Option<&LinkOf>, now: Instant) {
+        let Some(of) = of else { return };
+        let is_up = |conn: &OfConn| conn.link.as_ref() == Some(of) && conn.connection().version().is_some();
+        if !self.conns.values().any(is_up)
+            && let Some(link) = self.link_mut(of)
+            && matches!(link.kind(), Kind::Passive(_))
+            && link.is_connected()
+        {
+            link.left(now);
         }
     }
 
@@ -323,6 +337,7 @@ pub(crate) fn tell_of_new_versions(bridge: &str, target: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fail_open::Change;
     use super::*;
     use base::OfPort;
     use flow::Match;
@@ -332,6 +347,7 @@ mod tests {
         PortStatus,
     };
     use openflow::{ConnectionConfig, Event, Side, Version};
+    use std::time::Duration;
 
     const TARGET: &str = "tcp:192.0.2.1:6653";
 
@@ -431,6 +447,41 @@ mod tests {
         assert_eq!((cut, lost), (100, 156));
         assert_eq!(ofproto.tell_packet(packet, 256, |_| unreachable!("nobody has room")), 256);
         assert_eq!(heard(&ofproto, 2, &mut controller, now), 100);
+    }
+
+    #[test]
+    fn who_connects_and_bad_targets_do_not_make_a_bridge_fail_open() {
+        let (now, wait) = (Instant::now(), Duration::from_secs(20));
+        let mut wanted = Bridge::new("br0");
+        let passive = Controller { is_service: false, ..Controller::new("ptcp:6653") };
+        wanted.controllers.insert(passive.target.clone(), passive.clone());
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        ofproto.set_links(&wanted.controllers, false, now, || 6);
+        let run = |ofproto: &mut Ofproto, now: Instant| {
+            let BridgeControllers { fail_open, links, .. } = &mut ofproto.control;
+            fail_open.run(true, links.values(), now)
+        };
+        assert_eq!(run(&mut ofproto, now + wait), Change::None);
+        let of = || LinkOf { target: passive.target.clone(), id: 6 };
+        for id in [1, 2] {
+            assert!(ofproto.connect(id, Purpose::Primary, Some(of()), now));
+            let _peer = peer(&ofproto, id, now);
+            ofproto.link_mut(&of()).unwrap().up(now);
+        }
+        ofproto.disconnect(1, now);
+        assert!(ofproto.link_mut(&of()).unwrap().is_connected(), "there is another");
+        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
+        ofproto.set_links(&wanted.controllers, false, now, || 7);
+        assert_eq!(run(&mut ofproto, now + wait), Change::Entered, "whoever connects");
+        ofproto.disconnect(2, now);
+        assert!(!ofproto.link_mut(&of()).unwrap().is_connected());
+
+        let bad = Controller { is_service: false, ..Controller::new("tpc:10.0.0.1") };
+        let bad = BTreeMap::from([(bad.target.clone(), bad)]);
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        ofproto.set_links(&bad, false, now, || 8);
+        assert!(!ofproto.control.has_primary());
+        assert_eq!(run(&mut ofproto, now + wait), Change::None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What a bridge in fail mode `standalone` does when its controllers cannot be reached: after three times the
-//! longest probe interval without any of them, it discards their rules and switches by itself until one is
-//! back.
+//! longest probe interval without any of those to which it connects, it discards their rules and switches by
+//! itself until one is back.
 //!
 //! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
 
-use super::link::Link;
+use super::link::{Kind, Link};
 use super::own_rule::OwnRule;
 use flow::Match;
 use std::time::{Duration, Instant};
@@ -47,8 +47,10 @@ impl FailOpen {
         links: impl Iterator<Item = &'a Link>,
         now: Instant,
     ) -> Change {
+        // As in Open vSwitch, of those that connect to the switch nobody knows whether they fail.
+        let active = links.filter(|l| l.is_primary() && matches!(l.kind(), Kind::Active(_)));
         let primaries: Vec<(Duration, Option<Duration>)> =
-            links.filter(|l| l.is_primary()).map(|l| (l.failing_for(now), l.named_interval())).collect();
+            active.map(|l| (l.failing_for(now), l.named_interval())).collect();
         self.judge(standalone, &primaries)
     }
 

@@ -130,9 +130,9 @@ impl Link {
         }
     }
 
-    /// Whether it is a primary controller.
+    /// Whether it is a primary controller. One whose target makes no sense is no controller.
     pub fn is_primary(&self) -> bool {
-        !self.row.is_service
+        !self.row.is_service && !matches!(self.kind, Kind::Bad(_))
     }
 
     pub fn is_connected(&self) -> bool {
@@ -188,6 +188,14 @@ impl Link {
                 self.name
             ),
         }
+    }
+
+    /// The last connection of one that listens has ended.
+    pub fn left(&mut self, now: Instant) {
+        self.lost = Some(now);
+        self.reconnect.disconnected(now, None);
+        // Nothing is tried: others connect.
+        self.reconnect.disable(now);
     }
 
     /// The next attempt need not wait.
