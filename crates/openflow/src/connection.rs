@@ -575,6 +575,10 @@ impl Connection {
         while let Some((xid, head)) = self.parts.expire(now) {
             self.send_error(xid, head.error(ErrorKind::OFPBRC_MULTIPART_REQUEST_TIMEOUT));
         }
+        if matches!(self.state, State::Up(_)) && !self.wants_input() && !self.is_congested() {
+            // It is us who do not listen: its requests wait for one that takes long.
+            self.last_rx = self.last_rx.max(now);
+        }
         if self.liveness_timeout().is_none_or(|due| now < due) {
             return;
         }

@@ -254,6 +254,37 @@ fn a_silent_peer_is_probed_and_then_given_up() {
 }
 
 #[test]
+fn a_peer_that_is_not_listened_to_is_not_silent() {
+    let start = Instant::now();
+    let (mut switch, _) = up(start);
+    let seconds = |n| start + Duration::from_secs(n);
+    let request = Codec::new(Version::V13).encode(9, &Message::BarrierRequest).unwrap();
+    let flood = request.repeat(INPUT_MAX / request.len() + 1);
+    assert!(switch.handle_bytes(start, &flood) < flood.len() && !switch.wants_input());
+    for n in 1..20 {
+        switch.handle_timeout(seconds(n));
+    }
+    assert!(!switch.is_closed());
+    // Its requests are handled, and now it says nothing more.
+    while switch.next_event(seconds(20)).is_some() {}
+    assert!(switch.wants_input());
+    for n in 20..40 {
+        switch.handle_timeout(seconds(n));
+    }
+    assert!(switch.is_closed());
+    // A peer that takes none of its answers either is as good as dead.
+    let (mut switch, _) = up(start);
+    while !switch.is_congested() {
+        switch.send(1, &Message::EchoReply(vec![0; 60_000])).unwrap();
+    }
+    switch.handle_bytes(start, &flood);
+    for n in 1..20 {
+        switch.handle_timeout(seconds(n));
+    }
+    assert!(switch.is_closed());
+}
+
+#[test]
 fn a_probe_is_shown_to_who_asks_for_it_and_answered() {
     let start = Instant::now();
     let (mut switch, mut controller) = up(start);

@@ -231,11 +231,18 @@ impl OfConn {
 
     /// When the first of its bundles is forgotten.
     pub fn next_bundle_expiry(&self) -> Option<Instant> {
+        if matches!(self.pending, Some(Pending::Held(_) | Pending::Change(_))) {
+            // It waits for others, and cannot use them meanwhile. What is held may be the commit of one.
+            return None;
+        }
         self.bundles.values().map(|bundle| bundle.expires).min()
     }
 
     /// Forgets those that are idle for too long.
     pub fn expire_bundles(&mut self, now: Instant) {
+        if self.next_bundle_expiry().is_none_or(|due| now < due) {
+            return;
+        }
         let expired: Vec<u32> =
             self.bundles.iter().filter(|(_, bundle)| bundle.expires <= now).map(|(id, _)| *id).collect();
         for id in expired {
@@ -278,5 +285,42 @@ impl OfConn {
             ..AsyncConfig::default()
         };
         self.async_config.unwrap_or(if self.is_deaf { AsyncConfig::default() } else { all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bundles::Charge;
+    use super::super::flow_mod_log::FlowModCounts;
+    use super::super::pending::Held;
+    use super::*;
+    use openflow::connection::RequestHead;
+    use openflow::message::BundleFlags;
+
+    #[test]
+    fn a_bundle_does_not_expire_while_its_connection_waits_for_others() {
+        let now = Instant::now();
+        let mut conn = OfConn::new(1, "br0", Purpose::Primary, VersionSet::SUPPORTED, now);
+        let head = RequestHead::new(&[5, 33, 0, 8, 0, 0, 0, 1]);
+        let bundle = Bundle {
+            flags: BundleFlags::empty(),
+            closed: true,
+            changes: Vec::new(),
+            others: Vec::new(),
+            ports: Vec::new(),
+            loose: Vec::new(),
+            flow_mods: FlowModCounts::default(),
+            steps: 0,
+            bytes: Charge::default(),
+            opened_by: (1, head),
+            expires: now + Duration::from_secs(1),
+        };
+        conn.bundles.insert(1, bundle);
+        conn.pending = Some(Pending::Held(Box::new(Held { xid: 1, head, message: Message::BarrierRequest })));
+        conn.expire_bundles(now + Duration::from_secs(2));
+        assert_eq!((conn.bundles.len(), conn.next_bundle_expiry()), (1, None));
+        conn.pending = None;
+        conn.expire_bundles(now + Duration::from_secs(2));
+        assert!(conn.bundles.is_empty());
     }
 }
