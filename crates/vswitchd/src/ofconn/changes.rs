@@ -302,3 +302,45 @@ fn shows_tables(message: &Message) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::wanted::Bridge;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use crate::ofproto::{Ofproto, Purpose};
+    use flow::{FieldId, Match};
+    use host::rundir::RunDir;
+    use openflow::connection::RequestHead;
+    use switch::BridgeConfig;
+
+    const RULES: u64 = 5_000;
+
+    #[test]
+    fn a_change_goes_on_while_its_connection_is_being_closed() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        vswitch.bridges.insert(bridge, Ofproto::new(bridge, [2, 0, 0, 0, 0, 1], &Bridge::new("br0")));
+        for address in 1..=RULES {
+            let matching = Match::any().with(FieldId::EthDst, address.into());
+            vswitch.plane.control.flow_mod(bridge, &FlowMod::add(matching, Vec::new()), 0).unwrap();
+        }
+        let now = Instant::now();
+        let id = vswitch.connected(bridge, Purpose::Service, None, now).unwrap();
+        let delete = Arc::new(FlowMod::delete(Match::any()));
+        let one = Arc::new(One(bridge, Single::Flow(delete.clone())));
+        vswitch.plane.control.begin(one, RULES as usize, 0);
+        let head = RequestHead::new(&[4, 14, 0, 8, 0, 0, 0, 1]);
+        let change = LongChange { xid: 1, head, what: LongKind::FlowMod(delete) };
+        let conn = vswitch.conn(bridge, id).unwrap();
+        conn.pending = Some(Pending::Change(Box::new(change)));
+        conn.closed = true;
+        assert_eq!(vswitch.serve(bridge, id, now, now), Served::Closed);
+        assert!(vswitch.plane.control.is_changing());
+        while vswitch.go_on_with_abandoned(Instant::now()) {}
+        assert!(!vswitch.tables_are_changing());
+        assert!(vswitch.conn(bridge, id).is_some(), "what it is still to read is not lost");
+    }
+}

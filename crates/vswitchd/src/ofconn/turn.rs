@@ -71,14 +71,14 @@ impl Vswitch {
             if message > 0 && Instant::now() >= until {
                 return Served::More;
             }
+            if (conn.closed || conn.connection().is_closed())
+                && let Some(pending) = conn.pending.take()
+            {
+                // There is no one to answer, and the end may wait for long until all is sent.
+                self.abandon(bridge, pending);
+            }
             if conn.closed {
                 return Served::Closed;
-            }
-            if conn.connection().is_closed() {
-                // There is no one to answer.
-                if let Some(pending) = conn.pending.take() {
-                    self.abandon(bridge, pending);
-                }
             }
             if let Some(pending) = conn.pending.take() {
                 match self.go_on(bridge, conn, pending, now, until) {
