@@ -87,6 +87,7 @@ pub struct Reads {
     /// What has been read so far.
     reading: Reading,
     seen: BTreeSet<String>,
+    bridges: BTreeSet<String>,
     left: VecDeque<Part>,
 }
 
@@ -104,11 +105,12 @@ impl Reads {
     /// Reads what is not a bridge's. `None` if there is no row in table Open_vSwitch.
     pub fn begin(rows: Rows, previous: Rc<Wanted>, dummy: EnableDummy, run_dir: &Path) -> Option<Reads> {
         let root = rows.all("Open_vSwitch").next()?;
-        let bridges = rows.referenced(&root, "bridges", "Bridge");
-        let left = bridges.map(|bridge| Part::Bridge(bridge.row.uuid())).collect();
+        let of_root = || rows.referenced(&root, "bridges", "Bridge");
+        let left = of_root().map(|bridge| Part::Bridge(bridge.row.uuid())).collect();
+        let bridges = of_root().filter_map(|bridge| bridge.text("name").map(str::to_string)).collect();
         let root = root.row.uuid();
         let (reading, seen, run_dir) = (Reading::default(), BTreeSet::new(), run_dir.to_path_buf());
-        let mut reads = Reads { rows, previous, dummy, run_dir, reading, seen, left };
+        let mut reads = Reads { rows, previous, dummy, run_dir, reading, seen, bridges, left };
         let mut reader = reads.reader();
         if let Some(root) = reader.rows.get("Open_vSwitch", root) {
             reader.switch_wide(&root);
@@ -135,8 +137,8 @@ impl Reads {
     }
 
     fn reader(&mut self) -> Reader<'_> {
-        let Reads { rows, previous, dummy, run_dir, reading, seen, .. } = self;
-        Reader { rows, previous, dummy: *dummy, run_dir, reading, seen }
+        let Reads { rows, previous, dummy, run_dir, reading, seen, bridges, .. } = self;
+        Reader { rows, previous, dummy: *dummy, run_dir, reading, seen, bridges }
     }
 }
 
@@ -149,6 +151,8 @@ struct Reader<'a> {
     reading: &'a mut Reading,
     /// Names of interfaces, to find those that are named twice.
     seen: &'a mut BTreeSet<String>,
+    /// Names of bridges, each of which has a local port of that name, with or without a row.
+    bridges: &'a BTreeSet<String>,
 }
 
 /// `QUEUE:PROCESSOR,...`, as `pmd-rxq-affinity` has it.
@@ -516,6 +520,16 @@ impl<'a> Reader<'a> {
     fn interface(&mut self, row: &RowRef<'a>, bridge: &str, on_dummies: bool) -> Option<Interface> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("interface {name}");
+        if name != bridge && self.bridges.contains(&name) && !self.seen.contains(&name) {
+            let why =
+                format!("could not add interface {name} to bridge {bridge}: bridge {name} has its name");
+            self.complain(&place, &why);
+            self.reading.impossible.insert(name, why);
+            return None;
+        }
+        if name == bridge {
+            self.reading.impossible.remove(&name);
+        }
         if !self.seen.insert(name.clone()) {
             self.complain(&place, "it is in two ports, and counts in one of them");
             return None;

@@ -600,3 +600,35 @@ fn ports_are_read_one_at_a_time_from_the_rows_as_they_were_at_the_beginning() {
     let kind = |reading: &Reading| reading.wanted.bridges["br0"].ports["p1"].interfaces["p1"].kind.clone();
     assert_eq!((kind(&reading), kind(&rig.read())), ("tap".into(), "null".into()));
 }
+
+#[test]
+fn an_interface_of_another_bridges_name_is_refused() {
+    // The bridges in either order, and the port in the one or the other.
+    for (bridges, holder) in [(["a", "b"], "b"), (["b", "a"], "b"), (["a", "b"], "a"), (["b", "a"], "a")] {
+        let mut rig = Rig::new();
+        let ports = |name: &str| match name == holder {
+            true => json!(["set", [["named-uuid", "p"]]]),
+            false => json!(["set", []]),
+        };
+        let interface = json!({"name": "a", "type": "internal"});
+        let mut operations = vec![
+            json!({"op": "insert", "table": "Interface", "uuid-name": "i", "row": interface}),
+            json!({"op": "insert", "table": "Port", "uuid-name": "p",
+                   "row": {"name": "a", "interfaces": ["named-uuid", "i"]}}),
+        ];
+        operations.extend(bridges.map(|name| {
+            json!({"op": "insert", "table": "Bridge", "uuid-name": name,
+                   "row": {"name": name, "ports": ports(name)}})
+        }));
+        let of_root = bridges.map(|name| json!(["named-uuid", name]));
+        operations.push(json!({"op": "update", "table": "Open_vSwitch", "where": [],
+                               "row": {"bridges": ["set", of_root]}}));
+        rig.transact(&operations);
+        let reading = rig.read();
+        let of_bridges = reading.wanted.bridges.values();
+        let names: Vec<&str> =
+            of_bridges.flat_map(|bridge| bridge.interfaces()).map(|(_, i)| i.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"], "{bridges:?} {holder}");
+        assert_eq!(reading.impossible.contains_key("a"), holder == "b", "{reading:?}");
+    }
+}
