@@ -277,6 +277,12 @@ impl Scheduler {
         told
     }
 
+    /// A port goes. Another one may get its number.
+    pub fn forget(&mut self, port: PortNo) {
+        self.costs.retain(|(of, _), _| *of != port);
+        self.placed.retain(|(of, _), _| *of != port);
+    }
+
     /// Cycles that a queue has cost in the last minute, those since the last step included.
     pub fn queue_cost(&self, queue: &Queue) -> u64 {
         match self.costs.get(&(queue.port, queue.queue)) {
@@ -586,6 +592,9 @@ mod tests {
         assert_eq!(scheduler.queue_usage(&now.queues[0], &now, 10), Some(50));
         assert_eq!(scheduler.overhead(0, &now, 10), Some(0));
         assert_eq!(scheduler.queue_cost(&now.queues[0]), 10_000_000);
+        scheduler.forget(PortNo(1));
+        let again = seen(now.now_ms, &[(1, 0, 0)]);
+        assert_eq!(scheduler.queue_usage(&again.queues[0], &again, 10), None, "another has its number");
         // Nothing is known of a queue that came just now.
         let new = seen(now.now_ms, &[(9, 1, 0)]);
         assert_eq!(scheduler.queue_usage(&new.queues[0], &new, 10), None);

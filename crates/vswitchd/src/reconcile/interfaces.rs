@@ -179,6 +179,7 @@ impl Vswitch {
             let Some(record) = self.devices.ports.remove(&port_no) else { continue };
             self.counts.ports_removed += 1;
             removed.push(port_no);
+            self.workers.scheduler.forget(port_no);
             if let Some(bridge) = self.bridges.get(&record.bridge) {
                 tell_interface(&bridge.name, "deleted", &record.name, record.of_port);
             }
