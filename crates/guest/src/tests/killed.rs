@@ -5,8 +5,10 @@ use super::attacks::Victim;
 use crate::front_end::FrontEnd;
 use crate::{Guest, GuestConfig, RingLayout};
 use packet::{BURST, Batch, Port};
+use ports::PortError;
 use ports::vhost_user::features::device as d;
 use std::sync::atomic::Ordering::Relaxed;
+use testkit::lab::wait_for;
 
 const SIZE: usize = 64;
 /// Bytes of frames that take one descriptor, two, three, and five.
@@ -35,15 +37,19 @@ fn config() -> GuestConfig {
 
 /// The next switch comes, and the front end says where the rings stopped.
 fn reconnect(guest: Guest, to: &Victim, config: &GuestConfig, bases: &[u32]) -> Guest {
+    let mut guest = try_reconnect(guest, to, config, bases).unwrap();
+    guest.synchronise().unwrap();
+    guest
+}
+
+fn try_reconnect(guest: Guest, to: &Victim, config: &GuestConfig, bases: &[u32]) -> Result<Guest, PortError> {
     let Guest { front_end, pairs } = guest;
     drop(front_end);
     let mut front_end = FrontEnd::connect(&to.path, Default::default()).unwrap();
     front_end.negotiate(config.features, 1).unwrap();
     let ram = pairs[0].ram.clone();
     front_end.share(&ram).unwrap();
-    let mut guest = Guest::start(front_end, config, &ram, pairs, bases).unwrap();
-    guest.synchronise().unwrap();
-    guest
+    Guest::start(front_end, config, &ram, pairs, bases)
 }
 
 /// When the guest offers frames that are left to the next switch.
@@ -151,4 +157,22 @@ fn what_another_switch_has_taken_and_not_returned_is_not_taken_again() {
     pair.reap();
     assert_eq!(pair.tx.ring.room(), SIZE - 3);
     assert_eq!(guest.stop(2).unwrap()[1], 0x8002_8005);
+}
+
+#[test]
+fn a_place_beyond_the_ring_is_refused_in_both_halves_of_a_base() {
+    // A place in the first round is 0x8000 and up; the others are as far from the ring's start, modulo two
+    // rounds.
+    for base in [0x8000_8042, 0x8002_8082, 0x8040_8002, 0xff80_8002, 0x7fc0_8002, 0x0040_8002] {
+        let (_dir, mut cache, mut victim) = Victim::alone();
+        let mut guest = Guest::connect(&victim.path, &config()).unwrap();
+        for n in 0..3 {
+            assert!(guest.pairs[0].send(&[n; SHORT]));
+        }
+        assert!(try_reconnect(guest, &victim, &config(), &[0x8000_8000, base]).is_err(), "{base:x}");
+        wait_for("the reason", || victim.port.status().error.is_some_and(|e| e.contains("beyond its end")));
+        let mut batch = Batch::new();
+        victim.rx[0].rx_burst(&mut cache, &mut batch);
+        assert!(batch.is_empty(), "{base:x}");
+    }
 }

@@ -18,8 +18,12 @@ use std::sync::Arc;
 const MEMORY: usize = 32 << 10;
 /// Entries of its ring.
 const SIZE: u16 = 16;
+/// In the gap that a packed ring leaves between its descriptors and its device's events.
+const BASE_AT: usize = 0x110;
 
 /// Runs a ring over memory that begins with `input`: its first byte chooses layout, direction and features.
+/// At [`BASE_AT`] is where the front end says that it stopped: it is inverted in bits 15 and 31, so that
+/// zeros mean the start.
 pub fn rings(input: &[u8], cache: &mut PoolCache) {
     let Some((&choice, content)) = input.split_first() else { return };
     let fd = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd can be had");
@@ -47,7 +51,9 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         counts: Arc::default(),
     };
     let ring = if packed {
-        Packed::new(&memory, &addr, SIZE, 1 << 15, choice & 8 == 0)
+        let base = content.get(BASE_AT..BASE_AT + 4).map_or([0; 4], |at| at.try_into().expect("4 bytes"));
+        let base = u32::from_le_bytes(base) ^ 0x8000_8000;
+        Packed::new(&memory, &addr, SIZE, base, choice & 8 == 0)
             .map(|packed| Ring::packed(packed, SIZE.into(), parts))
     } else {
         Split::new(&memory, &addr, SIZE, event_idx).map(|split| Ring::split(split, SIZE.into(), parts))

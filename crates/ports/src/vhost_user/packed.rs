@@ -118,7 +118,9 @@ impl History {
         };
         let behind = self.behind_used();
         let is_end = slots(used) == behind || slots(used) == self.end_of_chain(behind);
-        is_end && slots(used) <= slots(avail) && slots(avail) <= size
+        // The distance is one modulo two rounds, which a place beyond the end may have as well.
+        let are_within = [avail, used].iter().all(|at| usize::from(at.idx) < size);
+        are_within && is_end && slots(used) <= slots(avail) && slots(avail) <= size
     }
 
     /// Whether there are chains of several descriptors for certain: other than those, only the one that is
@@ -176,8 +178,8 @@ impl Packed {
         let (Some(ring), Some(driver_event), Some(device_event)) = (ring, driver_event, device_event) else {
             return Err(Fault("a ring outside the guest's memory, or not aligned"));
         };
-        let start = Position::of(base as u16);
-        if start.idx >= size {
+        let [start, used] = [base as u16, (base >> 16) as u16].map(Position::of);
+        if start.idx >= size || used.idx >= size {
             return Err(Fault("a ring that starts beyond its end"));
         }
         let mut packed = Packed {
@@ -192,7 +194,7 @@ impl Packed {
             ring_log: memory.guest_of_user(addr.desc).filter(|_| addr.is_logged),
         };
         if !is_base_known && let Some(history) = packed.history() {
-            packed.resume(&history, Position::of((base >> 16) as u16));
+            packed.resume(&history, used);
         }
         Ok(packed)
     }
