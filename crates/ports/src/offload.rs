@@ -157,6 +157,48 @@ fn recognise_inner(packet: &mut Packet, tunnel: usize, port: u16) {
     }
 }
 
+/// Whether a checksum that starts at `start`, with its field `offset` bytes behind that, is the one of the
+/// TCP or UDP header that a frame (`frame_len` bytes that begin with `head`) is classified by. Such a field
+/// is matched by nothing; any other may be part of what is.
+#[inline]
+pub fn is_transport_checksum(head: &[u8], frame_len: usize, start: usize, offset: usize) -> bool {
+    is_plain_transport_checksum(head, start, offset) == Some(true)
+        || is_any_transport_checksum(head, frame_len, start, offset)
+}
+
+/// The same for a header directly behind IPv4 without options or IPv6. Their lengths do not matter: if they
+/// are wrong, there is even less to match.
+#[inline(always)]
+fn is_plain_transport_checksum(head: &[u8], start: usize, offset: usize) -> Option<bool> {
+    let link = Layers::of_link(head, ALL_TAGS)?;
+    let ip = head.get(usize::from(link.l2_5)..)?.first_chunk::<20>()?;
+    let (header_len, protocol) = match link.eth_type {
+        // Not a fragment: bits "more fragments" and the offset are zero.
+        ETH_IPV4 if ip[0] == 0x45 && u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff == 0 => (20, ip[9]),
+        ETH_IPV6 => (40, ip[6]),
+        _ => return None,
+    };
+    let is_its_field = matches!((protocol, offset), (TCP, 16) | (UDP, 6));
+    Some(is_its_field && usize::from(link.l2_5) + header_len == start)
+}
+
+#[cold]
+fn is_any_transport_checksum(head: &[u8], frame_len: usize, start: usize, offset: usize) -> bool {
+    let layers = Layers::of(head, frame_len, ALL_TAGS).filter(has_transport);
+    layers.is_some_and(|layers| is_checksum_of(&layers, start, offset))
+}
+
+/// The same for one behind MPLS labels or NSH headers, for a segment that [`segment`] will cut up.
+#[cold]
+pub fn is_checksum_behind_labels(packet: &Packet, start: u16, offset: usize) -> bool {
+    let layers = find_behind_labels(packet, start);
+    layers.is_some_and(|layers| is_checksum_of(&layers, start.into(), offset))
+}
+
+fn is_checksum_of(layers: &Layers, start: usize, offset: usize) -> bool {
+    layers.protocol != SCTP && usize::from(layers.l4) == start && checksum_offset(layers) == offset
+}
+
 /// Finishes the CRC of an SCTP packet whose transport header is at `csum_start`. False for every other.
 #[cold]
 pub fn finish_crc(packet: &mut Packet, csum_start: u16) -> bool {
@@ -300,7 +342,9 @@ pub fn frames_of(packet: &Packet) -> Option<usize> {
 
 /// The layers of a packet that can be segmented, and where the payload is that segments share.
 fn find_payload(packet: &Packet) -> Option<(Layers, Range<usize>)> {
-    let layers = find_transport(packet, 0).or_else(|| find_behind_labels(packet));
+    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let behind_labels = || find_behind_labels(packet, packet.csum_start).filter(|_| is_partial);
+    let layers = find_transport(packet, 0).or_else(behind_labels);
     let flag = match layers?.protocol {
         TCP => PacketFlags::GSO_TCP,
         UDP => PacketFlags::GSO_UDP,
@@ -335,7 +379,7 @@ fn segment_into(packet: &Packet, most: usize, cache: &mut PoolCache, out: &mut V
 /// The layers of a TCP or UDP packet behind MPLS labels or NSH headers. Labels do not say what they precede:
 /// it is a packet whose transport header is where the unfinished checksum starts.
 #[cold]
-fn find_behind_labels(packet: &Packet) -> Option<Layers> {
+fn find_behind_labels(packet: &Packet, csum_start: u16) -> Option<Layers> {
     let head = packet.data();
     let link = Layers::of_link(head, ALL_TAGS)?;
     let (mut eth_type, mut at) = (link.eth_type, usize::from(link.l2_5));
@@ -351,8 +395,7 @@ fn find_behind_labels(packet: &Packet) -> Option<Layers> {
                     if has_transport(&bare) { bare.shifted(at as isize) } else { return None }
                 }
             };
-            let is_it = packet.flags.has(PacketFlags::CSUM_PARTIAL) && layers.l4 == packet.csum_start;
-            is_it.then_some(layers)
+            (layers.l4 == csum_start).then_some(layers)
         };
         match eth_type {
             ETH_MPLS | ETH_MPLS_MULTICAST => {

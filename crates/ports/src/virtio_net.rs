@@ -3,7 +3,9 @@
 //!
 //! It corresponds one to one to a packet's flags, so that between two ports that both use it a segment of 64
 //! KB crosses the switch whole and with its checksum unfinished. Headers from outside are checked against the
-//! frame: a position beyond the first segment is refused, since finishing the checksum would write there.
+//! frame: a position beyond the first segment is refused, since finishing the checksum would write there. A
+//! checksum that is not the one of the packet's own TCP or UDP header, as within a tunnel, is finished at
+//! once instead of noted: wherever a sender says that the field is, what is matched later is what is sent.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
@@ -55,12 +57,14 @@ pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHe
     apply_offloads(header, packet)
 }
 
-/// Whether everything that a header requests concerns the first `len` bytes of its frame: no checksum field
-/// beyond them, and no CRC, which would be finished at once.
+/// Whether everything that a header requests concerns `head`, with which a frame of `frame_len` bytes begins:
+/// no checksum field beyond it, and no checksum that would be finished at once.
 #[inline]
-pub fn is_for_head(header: &[u8], len: usize) -> bool {
+pub fn is_for_head(header: &[u8], head: &[u8], frame_len: usize) -> bool {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-    header[0] & NEEDS_CSUM == 0 || word(8) != SCTP_CRC && word(6) + word(8) + 2 <= len
+    let (start, offset) = (word(6), word(8));
+    header[0] & NEEDS_CSUM == 0
+        || start + offset + 2 <= head.len() && offload::is_transport_checksum(head, frame_len, start, offset)
 }
 
 fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
@@ -78,9 +82,15 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
     if is_partial && (field_end > packet.data().len() || csum_offset > 255) {
         return Err(BadHeader::Nonsense);
     }
+    let [start, offset] = [csum_start, csum_offset].map(usize::from);
+    let is_transport =
+        is_partial && offload::is_transport_checksum(packet.data(), packet.len(), start, offset);
     if let Some(flag) = gso_flag {
         let is_its_checksum = csum_offset == if flag == PacketFlags::GSO_TCP { 16 } else { 6 };
         if gso_size == 0 || !is_partial || !is_its_checksum {
+            return Err(BadHeader::Nonsense);
+        }
+        if !is_transport && !offload::is_checksum_behind_labels(packet, csum_start, offset) {
             return Err(BadHeader::Nonsense);
         }
         if flag == PacketFlags::GSO_TCP {
@@ -95,15 +105,16 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
             return Err(BadHeader::GsoSegments);
         }
     }
-    let is_crc =
-        is_partial && usize::from(csum_offset) == SCTP_CRC && offload::finish_crc(packet, csum_start);
-    if is_crc {
-        // No later stage would compute the CRC.
-    } else if is_partial {
+    // No later stage would compute the CRC.
+    let is_crc = is_partial && offset == SCTP_CRC && offload::finish_crc(packet, csum_start);
+    if is_partial && !is_crc {
         packet.flags.set(PacketFlags::CSUM_PARTIAL);
         packet.csum_start = csum_start;
         packet.csum_offset = csum_offset as u8;
-    } else if flags & DATA_VALID != 0 {
+        if !is_transport && gso_flag.is_none() {
+            offload::complete_checksum(packet);
+        }
+    } else if !is_partial && flags & DATA_VALID != 0 {
         packet.flags.set(PacketFlags::CSUM_VALID);
     }
     if let Some(flag) = gso_flag {
@@ -218,11 +229,63 @@ mod tests {
         let mut unfinished = whole.clone();
         unfinished[42..46].fill(0);
         let header = [NEEDS_CSUM, 0, 0, 0, 0, 0, 34, 0, 8, 0, 0, 0];
-        assert!(!is_for_head(&header, 256));
+        assert!(!is_for_head(&header, &unfinished[..256], unfinished.len()));
         let mut packet = cache.alloc_frame(&unfinished).unwrap();
         apply(&header, &mut packet).unwrap();
         assert!(packet.data() == whole && packet.flags.is_empty());
         cache.free(packet);
+    }
+
+    /// A sender places the field over an address, and chooses the payload so that the sum is another one.
+    #[test]
+    fn a_checksum_that_is_not_the_packets_own_is_finished_at_once_and_never_cut_up() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let header = |gso: u8, start: u16, offset: u16| {
+            let mut header = [0u8; HEADER_LEN];
+            (header[0], header[1]) = (NEEDS_CSUM, gso);
+            for (at, value) in [(4, 200u16), (6, start), (8, offset)] {
+                header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+            }
+            header
+        };
+        let eth = || Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let v4 = |eth: Compose| eth.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let tagged = || eth().vlan(wire::vlan::VlanId::new(7).unwrap());
+        let v6 = || eth().ipv6("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
+        // (Frame, where its checksum starts, where the field is.)
+        let packets = [
+            (v4(eth()).udp(1, 2), 34, 6),
+            (v4(eth()).tcp(1, 2), 34, 16),
+            (v4(tagged()).udp(1, 2), 38, 6),
+            (v4(tagged()).tcp(1, 2), 38, 16),
+            (v6().udp(1, 2), 54, 6),
+            (v6().tcp(1, 2), 54, 16),
+        ];
+        for (frame, own_start, own_offset) in packets {
+            let bytes = frame.payload(&[7; 1000]).build().unwrap();
+            let gso = if own_offset == 16 { GSO_TCPV4 } else { GSO_UDP_L4 };
+            for (start, offset) in (0..60).flat_map(|start| [(start, 6), (start, 16), (start, 26)]) {
+                let is_own = (start, offset) == (own_start, own_offset);
+                let plain = header(GSO_NONE, start, offset);
+                assert_eq!(is_for_head(&plain, &bytes[..256], bytes.len()), is_own, "{start}, {offset}");
+                let mut packet = cache.alloc_frame(&bytes).unwrap();
+                let result = apply(&header(gso, start, offset), &mut packet);
+                assert_eq!(result.is_ok(), is_own, "{start}, {offset}");
+                assert_eq!(packet.flags.is_empty(), !is_own);
+                packet.flags = PacketFlags::default();
+                apply(&plain, &mut packet).unwrap();
+                assert_eq!(packet.flags.has(PacketFlags::CSUM_PARTIAL), is_own, "{start}, {offset}");
+                let at = usize::from(start + offset);
+                let is_left = packet.data()[at..at + 2] == bytes[at..at + 2];
+                assert!(is_left || !is_own);
+                offload::complete_checksum(&mut packet);
+                let sum = wire::checksum::checksum(&bytes[usize::from(start)..]);
+                let wanted = wire::checksum::nonzero(sum).to_be_bytes();
+                assert_eq!(packet.data()[at..at + 2], wanted, "{start}, {offset}");
+                cache.free(packet);
+            }
+        }
     }
 
     #[test]
@@ -252,6 +315,7 @@ mod tests {
         let mut cache = pool.cache();
         let mut apply_to = |len: usize, gso_type: u8, gso_size: usize, data_offset: u8| {
             let mut bytes = frame(len, [8, 0]);
+            (bytes[14], bytes[23]) = (0x45, if gso_type == GSO_UDP_L4 { 17 } else { 6 });
             bytes[34 + 12] = data_offset << 4;
             let mut packet = cache.alloc_frame(&bytes).unwrap();
             let mut header = [0; HEADER_LEN];

@@ -150,6 +150,7 @@ pub fn frame(n: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32).wrapping_mul(7).wrapping_add(n) as u8).collect();
     bytes[..4].copy_from_slice(&n.to_be_bytes());
     bytes[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
+    bytes[20..22].fill(0);
     bytes[23] = 17;
     bytes
 }
@@ -221,7 +222,6 @@ fn segments_of_64_kilobytes_are_copied_once_where_the_receiver_takes_them_whole(
 fn segment(n: u32, len: usize) -> Vec<u8> {
     let mut bytes = frame(n, len);
     bytes[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    bytes[20..22].fill(0);
     bytes[23] = 6;
     (bytes[46], bytes[47]) = (0x50, 0x10);
     bytes
@@ -263,6 +263,9 @@ fn frames_whose_headers_may_lie_deep_and_those_with_work_to_do_are_copied_whole(
     (checksum[0], checksum[6], checksum[8]) = (1, 34, 6);
     let mut far = checksum;
     far[6..8].copy_from_slice(&400u16.to_le_bytes());
+    // Within the head, and not the packet's own.
+    let mut address = checksum;
+    (address[6], address[8]) = (0, 26);
     let mut segments = checksum;
     (segments[1], segments[4]) = (5, 200);
     let mut extension = frame(1, 1000);
@@ -275,6 +278,7 @@ fn frames_whose_headers_may_lie_deep_and_those_with_work_to_do_are_copied_whole(
         (plain, frame(3, 1000), true, true),
         (checksum, frame(4, 1000), true, false),
         (far, frame(5, 1000), false, false),
+        (address, frame(7, 1000), false, false),
         (segments, frame(6, 1000), true, false),
         (plain, extension, false, false),
         (plain, unknown, false, false),

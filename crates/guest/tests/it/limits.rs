@@ -158,7 +158,7 @@ fn many_guests_that_do_not_read_leave_the_others_their_part_of_the_pool() {
 }
 
 #[test]
-fn segments_that_cannot_be_cut_up_are_counted_and_cost_their_receiver_nothing() {
+fn segments_that_cannot_be_cut_up_are_counted_and_cost_a_receiver_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
     let pool = Pool::new(config).unwrap();
@@ -166,25 +166,31 @@ fn segments_that_cannot_be_cut_up_are_counted_and_cost_their_receiver_nothing() 
     let [mut attacker, mut victim] = ["attacker", "victim"].map(|name| End::new(dir.path(), name));
     let (header, frame) = segment(65_535, 1448);
     type Harm = fn(&mut [u8], &mut [u8; 12]);
-    let harms: [(&str, Harm); 6] = [
-        ("no network protocol", |frame, _| frame[12..14].copy_from_slice(&[0x88, 0xb5])),
-        ("another transport protocol", |frame, _| frame[23] = 17),
-        ("an unknown transport protocol", |frame, _| frame[23] = 99),
-        ("a fragment", |frame, _| frame[20] = 0x20),
-        ("a checksum elsewhere", |_, header| header[6] = 36),
-        ("a header of UDP for one of TCP", |_, header| (header[1], header[8]) = (5, 6)),
+    // Whether it is refused at once, since its checksum is not that of its own TCP header.
+    let harms: [(&str, bool, Harm); 9] = [
+        ("no network protocol", true, |frame, _| frame[12..14].copy_from_slice(&[0x88, 0xb5])),
+        ("another transport protocol", true, |frame, _| frame[23] = 17),
+        ("an unknown transport protocol", true, |frame, _| frame[23] = 99),
+        ("a fragment", true, |frame, _| frame[20] = 0x20),
+        ("a checksum elsewhere", true, |_, header| header[6] = 36),
+        ("a header of UDP for one of TCP", true, |_, header| (header[1], header[8]) = (5, 6)),
+        ("a length beyond its end", false, |frame, _| frame[16..18].fill(0xff)),
+        ("a transport header that is too short", false, |frame, _| frame[46] = 0x40),
+        ("no payload", false, |frame, _| frame[16..18].copy_from_slice(&[0, 40])),
     ];
     let times = CHUNKS as u64 / 16 / 30;
-    for (name, harm) in harms {
+    for (name, is_refused, harm) in harms {
         let (mut header, mut frame) = (header, frame.clone());
         harm(&mut frame, &mut header);
-        let before = victim.port.stats();
+        let before = (attacker.port.stats().rx_errors, victim.port.stats().tx_dropped);
         for _ in 0..times {
             assert!(attacker.pair.send_with_header(&header, &frame), "{name}");
-            assert_eq!(forward(&mut cache, &mut attacker, &mut *victim.tx[0]), 1, "{name}");
+            let received = forward(&mut cache, &mut attacker, &mut *victim.tx[0]);
+            assert_eq!(received, usize::from(!is_refused), "{name}");
         }
         let stats = victim.port.stats();
-        assert_eq!(stats.tx_dropped - before.tx_dropped, times, "{name}");
+        let counted = (attacker.port.stats().rx_errors - before.0, stats.tx_dropped - before.1);
+        assert_eq!(counted, if is_refused { (times, 0) } else { (0, times) }, "{name}");
         assert_eq!((stats.tx_quota_drops, stats.tx_packets), (0, 0), "{name}");
     }
     assert!(attacker.pair.send_with_header(&header, &frame));

@@ -86,6 +86,37 @@ fn a_guest_vouches_for_no_checksum() {
     rig.cache.free_all(&mut batch);
 }
 
+/// A rule that matches an address holds for what is delivered: a guest that has the checksum written over one
+/// chooses the rest of its frame such that the sum is another address.
+#[test]
+fn what_rules_see_of_a_packet_is_what_is_delivered_wherever_the_guest_has_its_checksum_written() {
+    for (len, layout) in [60, 400, 1000, 3000].into_iter().zip(LAYOUTS.into_iter().cycle()) {
+        for features in [d::MRG_RXBUF, d::MRG_RXBUF | d::GUEST_CSUM] {
+            let mut rig = rig(&GuestConfig { layout, features, ..GuestConfig::default() });
+            rig.port.set_mtu(9000).unwrap();
+            let mut bytes = frame(7, len);
+            bytes[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
+            bytes[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+            bytes[20..24].copy_from_slice(&[0, 0, 64, 17]);
+            for (start, offset) in [(0, 26u8), (0, 6), (14, 12), (30, 0), (34, 0), (34, 2)] {
+                let mut header = [0; 12];
+                (header[0], header[6], header[8]) = (1, start, offset);
+                assert!(rig.pairs[0].send_with_header(&header, &bytes));
+                let mut batch = Batch::new();
+                rig.rx[0].rx_burst(&mut rig.cache, &mut batch);
+                let seen = batch[0].data()[..42].to_vec();
+                rig.tx[0].tx_burst(&mut rig.cache, &mut batch);
+                rig.tx[0].flush(&mut rig.cache);
+                let mut received = Vec::new();
+                rig.pairs[0].receive_with_headers(8, |header, frame| {
+                    received.push((header[0], frame[..42].to_vec()));
+                });
+                assert_eq!(received, [(0, seen)], "{len}, {start}, {offset}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_full_ring_is_looked_at_again_as_often_as_the_option_says() {
     let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };

@@ -135,7 +135,9 @@ fn copy_head(
     head: &mut Packet,
     tails: &mut Tails,
 ) -> Option<Header> {
-    let is_fit = |header: Header| header.is_plain() || virtio_net::is_for_head(&header.bytes(), HEAD_BYTES);
+    let is_fit = |header: Header, head: &Packet| {
+        header.is_plain() || virtio_net::is_for_head(&header.bytes(), head.data(), frame_len)
+    };
     head.set_len(HEAD_BYTES).expect("a chunk is longer");
     let mut left = frame_len - HEAD_BYTES;
     if let [segment] = segments {
@@ -146,7 +148,7 @@ fn copy_head(
         copy_in(frame, &mut head.data_mut()[..HEAD_BYTES]);
         // SAFETY: as above.
         let piece = Piece { at: unsafe { frame.add(HEAD_BYTES) }, len: left };
-        if !is_fit(header) || !flow::extract::head_is_enough(head.data()) {
+        if !is_fit(header, head) || !flow::extract::head_is_enough(head.data()) {
             return None;
         }
         // SAFETY: the piece lies in a buffer that was taken, in memory that the ring keeps mapped, and the
@@ -155,10 +157,10 @@ fn copy_head(
     }
     let mut reader = SegmentReader { segments, used: 0 };
     let header = reader.read_header(header_len);
-    if !is_fit(header) {
+    reader.read(head.data_mut());
+    if !is_fit(header, head) {
         return None;
     }
-    reader.read(head.data_mut());
     let SegmentReader { segments, used } = reader;
     let pieces = segments.iter().enumerate().map_while(move |(n, segment)| {
         let skip = if n == 0 { used } else { 0 };
