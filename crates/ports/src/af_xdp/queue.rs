@@ -15,6 +15,7 @@ use crate::offload;
 use crate::{PortError, QueueStats};
 use base::PortNo;
 use base::region::prefetch_ptr;
+use packet::pool::HEADROOM_BYTES;
 use packet::{Batch, Packet, PacketFlags, Pool, PoolCache, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -421,11 +422,13 @@ impl XskTxQueue {
         0
     }
 
-    /// Writes the request for a checksum in front of the frame. False where the device cannot do it.
+    /// Writes the request for a checksum in front of the frame. False where the device cannot do it. The
+    /// kernel looks for the field in the first segment, and stops at a packet without it for good.
     #[inline]
     fn request_checksum(&self, packet: &mut Packet) -> bool {
         if !self.socket.tx_metadata
             || self.socket.kind.zero_copy
+            || packet.unfinished_checksum().is_none_or(|at| at + 2 > packet.data().len())
             || packet.push_front(TX_METADATA_BYTES).is_none()
         {
             return false;
@@ -598,14 +601,63 @@ impl Drop for XskTxQueue {
 
 /// The same packet with at least `bytes` free in front of every segment (without the link's 8), copied if it
 /// has less. Returns the packet itself if the pool is exhausted.
-fn with_front_room(packet: Packet, cache: &mut PoolCache, bytes: usize) -> Result<Packet, Packet> {
+fn with_front_room(mut packet: Packet, cache: &mut PoolCache, bytes: usize) -> Result<Packet, Packet> {
     let base = packet.pool().base().as_ptr() as usize;
     let chunk_bytes = packet.pool().config().chunk_bytes;
     let roomy = packet.segments().all(|s| (s.as_ptr() as usize - base) % chunk_bytes >= bytes + 8);
     if roomy {
         return Ok(packet);
     }
+    // The copy's first segment may be shorter, and what is unfinished must lie in it.
+    if packet.unfinished_checksum().is_some_and(|at| at + 2 > chunk_bytes - HEADROOM_BYTES) {
+        offload::complete_checksum(&mut packet);
+    }
     let Some(copy) = offload::copy_linear(&packet, cache) else { return Err(packet) };
     cache.free(packet);
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::PoolConfig;
+
+    #[test]
+    fn a_copy_has_its_unfinished_checksum_in_its_first_segment_or_it_is_finished() {
+        let config = PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false };
+        let pool = Pool::new(config).unwrap();
+        let mut cache = pool.cache();
+        // What four bytes of a tag are pushed in front of, and a segment that leaves no room in front.
+        let head: Vec<u8> = (0..1796u32).map(|n| n as u8).collect();
+        let tail = [0x5a; 1984];
+        for (field, is_finished) in [(50, false), (1790, false), (1791, true), (1794, true)] {
+            let mut packet = cache.alloc_frame(&head[4..]).unwrap();
+            packet.push_front(4).unwrap();
+            packet.data_mut().copy_from_slice(&head);
+            let mut second = cache.alloc_frame(&tail[..1792]).unwrap();
+            second.push_front(192).unwrap();
+            second.data_mut().fill(0x5a);
+            packet.append(second);
+            packet.flags.set(PacketFlags::CSUM_PARTIAL);
+            (packet.csum_start, packet.csum_offset) = (field - 16, 16);
+            let copy = packet.copy(&mut cache).unwrap();
+            cache.free(packet);
+            let mut sent = with_front_room(copy, &mut cache, TX_METADATA_BYTES).unwrap();
+            assert!(sent.segments().all(|segment| {
+                let at = segment.as_ptr() as usize - pool.base().as_ptr() as usize;
+                at % 2048 >= TX_METADATA_BYTES + 8
+            }));
+            let at = usize::from(field);
+            assert!(sent.unfinished_checksum().is_none_or(|at| at + 2 <= sent.data().len()));
+            assert_eq!(sent.unfinished_checksum().is_none(), is_finished, "{field}");
+            offload::complete_checksum(&mut sent);
+            let frame = [&head[..], &tail].concat();
+            let sum = wire::checksum::nonzero(wire::checksum::checksum(&frame[at - 16..]));
+            let wanted = [&frame[..at], &sum.to_be_bytes(), &frame[at + 2..]].concat();
+            assert!(sent.segments().flatten().copied().eq(wanted), "{field}");
+            cache.free(sent);
+        }
+        drop(cache);
+        assert_eq!(pool.stats().free, config.chunks);
+    }
 }
