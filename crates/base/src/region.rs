@@ -64,6 +64,12 @@ impl<T: zerocopy::FromZeros> Region<T> {
         let skip = if wanted >= HUGE { raw.cast::<u8>().align_offset(HUGE) } else { 0 };
         // SAFETY: `skip < HUGE`, and the mapping is HUGE longer than wanted where skip is not 0.
         let start = unsafe { raw.cast::<u8>().add(skip) };
+        if skip > 0 {
+            // What lies before the start belongs to nobody. If it stayed, it would cost a mapping for ever,
+            // of which a process may have only so many.
+            // SAFETY: `skip` bytes of the mapping made above, and the region begins behind them.
+            unsafe { libc::munmap(raw, skip) };
+        }
         #[cfg(not(target_os = "linux"))]
         let _ = in_huge_pages;
         #[cfg(target_os = "linux")]
@@ -73,7 +79,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
             // SAFETY: the range lies within the mapping made above.
             unsafe { libc::madvise(start.cast(), wanted, advice) };
         }
-        // The alignment slack before the start stays mapped and untouched: it costs address space only.
+        // The slack behind it stays mapped and untouched as long as the region: it costs address space only.
         let start = NonNull::new(start).expect("mmap never returns null for a null hint");
         let mapping = Arc::new(Mapping { start, bytes: bytes - skip });
         let is_gathered = AtomicBool::new(in_huge_pages);
@@ -185,6 +191,21 @@ mod tests {
         assert_eq!(r[(1 << 20) - 1], 0);
         r[(1 << 20) - 1] = 7;
         assert_eq!((r[0], r[(1 << 20) - 1]), (0, 7));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_region_that_is_gone_leaves_no_mapping_behind() {
+        let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        let before = mappings();
+        let sizes = [(4 << 20) + 4096, 2 << 20, (3 << 20) + 1, 5 << 20];
+        let mut last = None;
+        for size in sizes.into_iter().cycle().take(1000) {
+            // The one before is dropped when the next one is there.
+            last = Some(Region::<u8>::new(size).unwrap());
+        }
+        drop(last);
+        assert!(mappings() < before + 50, "{} mappings, {before} before", mappings());
     }
 
     #[test]
