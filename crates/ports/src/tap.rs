@@ -641,16 +641,25 @@ impl TapTx {
         true
     }
 
+    /// Whether the frame is longer than the MTU.
+    fn is_too_long(&mut self, packet: &Packet) -> bool {
+        let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
+        is_longer_than(packet, mtu) && is_longer_than(packet, self.current_mtu())
+    }
+
     /// Cuts up a packet that the kernel would not, and writes what it becomes. What finds no room is dropped.
     #[cold]
-    fn write_in_segments(&self, packet: &Packet, cache: &mut PoolCache) {
+    fn write_in_segments(&mut self, packet: &Packet, cache: &mut PoolCache) {
         let mut frames = Vec::new();
         if !offload::segment_copied(packet, cache, &mut frames) {
             self.stats.dropped.add(1);
         }
         for mut frame in frames {
-            let is_done = self.write_counted(&mut frame);
-            self.stats.dropped.add(u64::from(!is_done));
+            if self.is_too_long(&frame) {
+                self.stats.too_long();
+            } else if !self.write_counted(&mut frame) {
+                self.stats.dropped.add(1);
+            }
             cache.free(frame);
         }
     }
@@ -658,10 +667,9 @@ impl TapTx {
 
 impl TxQueue for TapTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
         let mut sent = 0;
         for packet in batch.iter_mut() {
-            if is_longer_than(packet, mtu) && is_longer_than(packet, self.current_mtu()) {
+            if self.is_too_long(packet) {
                 self.stats.too_long();
                 sent += 1;
                 continue;

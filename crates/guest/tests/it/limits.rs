@@ -205,6 +205,37 @@ fn segments_that_cannot_be_cut_up_are_counted_and_cost_a_receiver_nothing() {
 }
 
 #[test]
+fn segments_that_become_frames_longer_than_the_mtu_are_counted_and_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let [mut sender, mut receiver] = ["sender", "receiver"].map(|name| End::new(dir.path(), name));
+    // The last of each is shorter: 5,946 bytes, 6,000, and 1,400.
+    for (len, gso_size, frames) in [(60_000, 9_000, 0), (60_054, 9_000, 0), (HEADERS + 10_400, 9_000, 1)] {
+        let (header, frame) = segment(len, gso_size);
+        let dropped = receiver.port.stats().tx_mtu_drops;
+        assert!(sender.pair.send_with_header(&header, &frame));
+        forward(&mut cache, &mut sender, &mut *receiver.tx[0]);
+        let mut received = Vec::new();
+        receiver.pair.receive(64, |frame| received.push(frame.len()));
+        assert!(received.len() == frames && received.iter().all(|len| *len <= 1514), "{received:?}");
+        let stats = receiver.port.stats();
+        assert_eq!(stats.tx_mtu_drops - dropped, ((len - HEADERS).div_ceil(gso_size) - frames) as u64);
+        assert_eq!(stats.tx_quota_drops, 0);
+    }
+    assert_eq!(pool.stats().free, CHUNKS);
+    // Nothing of its share is held.
+    for _ in 0..20 {
+        let (header, frame) = segment(65_535, 1448);
+        assert!(sender.pair.send_with_header(&header, &frame));
+        forward(&mut cache, &mut sender, &mut *receiver.tx[0]);
+        receiver.pair.receive(64, |_| ());
+    }
+    assert_eq!(receiver.port.stats().tx_quota_drops, 0);
+}
+
+#[test]
 fn segments_of_headers_that_fill_a_chunk_are_counted_after_a_tag_was_pushed() {
     const TAG: [u8; 4] = [0x81, 0, 0, 100];
     let dir = tempfile::tempdir().unwrap();

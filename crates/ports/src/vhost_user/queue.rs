@@ -367,7 +367,7 @@ impl VhostTx {
     }
 
     /// Segments a packet. Without chunks for the segments, in the pool or in the port's share of it, the
-    /// packet is dropped and counted.
+    /// packet is dropped and counted, and so are segments that are longer than the MTU.
     fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
         let chunks = offload::chunks_after_segmentation(&packet);
         if !self.shared.waiting.take(cache.pool(), chunks) {
@@ -378,6 +378,13 @@ impl VhostTx {
         if let Err(packet) = offload::segment(packet, cache, &mut self.cut) {
             self.stats.dropped.add(1);
             cache.free(packet);
+        }
+        let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
+        for frame in self.cut.extract_if(.., |frame| is_longer_than(frame, mtu)) {
+            self.stats.too_long();
+            cache.free(frame);
+        }
+        if self.cut.is_empty() {
             self.discharge(cache.pool());
         }
         if features & d::GUEST_CSUM == 0 {
