@@ -67,7 +67,7 @@ fn has_transport(layers: &Layers) -> bool {
 }
 
 /// Offset of the checksum in the transport header.
-fn checksum_offset(layers: &Layers) -> usize {
+pub(crate) fn checksum_offset(layers: &Layers) -> usize {
     if layers.protocol == TCP { 16 } else { 6 }
 }
 
@@ -197,6 +197,23 @@ pub fn is_checksum_behind_labels(packet: &Packet, start: u16, offset: usize) -> 
 
 fn is_checksum_of(layers: &Layers, start: usize, offset: usize) -> bool {
     layers.protocol != SCTP && usize::from(layers.l4) == start && checksum_offset(layers) == offset
+}
+
+/// The layers of a complete TCP or UDP packet.
+#[cold]
+pub fn transport_of(packet: &Packet) -> Option<Layers> {
+    find_transport(packet, 0).filter(|layers| layers.protocol != SCTP)
+}
+
+/// Makes the right checksum of a packet with these layers ([`transport_of`]) an unfinished one.
+#[cold]
+pub fn unfinish_checksum(packet: &mut Packet, layers: &Layers) {
+    let l4 = usize::from(layers.l4);
+    let len = layers.end(packet.data()) - l4;
+    if let Some(pseudo) = pseudo_sum(packet.data(), layers, len) {
+        put16(packet.data_mut(), l4 + checksum_offset(layers), pseudo.fold());
+        mark_unfinished(packet, layers);
+    }
 }
 
 /// Finishes the CRC of an SCTP packet whose transport header is at `csum_start`. False for every other.

@@ -70,14 +70,20 @@ pub fn is_for_head(header: &[u8], head: &[u8], frame_len: usize) -> bool {
 fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let (flags, gso_type) = (header[0], header[1] & !GSO_ECN);
-    let (gso_size, csum_start, csum_offset) = (word(4), word(6), word(8));
+    let (gso_size, mut csum_start, mut csum_offset) = (word(4), word(6), word(8));
     let gso_flag = match gso_type {
         GSO_NONE => None,
         GSO_TCPV4 | GSO_TCPV6 => Some(PacketFlags::GSO_TCP),
         GSO_UDP_L4 => Some(PacketFlags::GSO_UDP),
         _ => return Err(BadHeader::Nonsense),
     };
-    let is_partial = flags & NEEDS_CSUM != 0;
+    // A card that merges what it receives (LRO) vouches for the checksum instead of leaving it unfinished.
+    let is_merged = gso_flag.is_some() && flags & (NEEDS_CSUM | DATA_VALID) == DATA_VALID;
+    let merged = if is_merged { offload::transport_of(packet) } else { None };
+    if let Some(layers) = &merged {
+        (csum_start, csum_offset) = (layers.l4, offload::checksum_offset(layers) as u16);
+    }
+    let is_partial = flags & NEEDS_CSUM != 0 || merged.is_some();
     let field_end = usize::from(csum_start) + usize::from(csum_offset) + 2;
     if is_partial && (field_end > packet.data().len() || csum_offset > 255) {
         return Err(BadHeader::Nonsense);
@@ -104,6 +110,9 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         if packet.len().div_ceil(usize::from(gso_size)) > SEGMENTS_MAX {
             return Err(BadHeader::GsoSegments);
         }
+    }
+    if let Some(layers) = &merged {
+        offload::unfinish_checksum(packet, layers);
     }
     // No later stage would compute the CRC.
     let is_crc = is_partial && offset == SCTP_CRC && offload::finish_crc(packet, csum_start);
@@ -233,6 +242,45 @@ mod tests {
         let mut packet = cache.alloc_frame(&unfinished).unwrap();
         apply(&header, &mut packet).unwrap();
         assert!(packet.data() == whole && packet.flags.is_empty());
+        cache.free(packet);
+    }
+
+    #[test]
+    fn segments_that_a_card_has_merged_are_cut_up_again_with_right_checksums() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let payload: Vec<u8> = (0..4000u32).map(|n| (n * 7) as u8).collect();
+        let v4 = |payload: &[u8]| {
+            let eth = Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+            let tcp = eth.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).tcp(1, 2);
+            tcp.payload(payload).build().unwrap()
+        };
+        let bytes = v4(&payload);
+        let mut header = [0; HEADER_LEN];
+        (header[0], header[1]) = (DATA_VALID, GSO_TCPV4);
+        header[4..6].copy_from_slice(&1448u16.to_ne_bytes());
+        let mut packet = cache.alloc_frame(&bytes).unwrap();
+        apply(&header, &mut packet).unwrap();
+        let mut whole = packet.copy(&mut cache).unwrap();
+        offload::complete_checksum(&mut whole);
+        assert!(whole.segments().flatten().eq(&bytes));
+        cache.free(whole);
+        let mut frames = Vec::new();
+        offload::segment(packet, &mut cache, &mut frames).unwrap();
+        let mut data = Vec::new();
+        for mut frame in frames {
+            offload::complete_checksum(&mut frame);
+            let ip = frame.data()[14..].to_vec();
+            let pseudo = [&ip[12..20], &[0, 6], &(ip.len() as u16 - 20).to_be_bytes()].concat();
+            assert!(wire::checksum::is_valid(&ip[..20]));
+            assert!(wire::checksum::is_valid(&[&pseudo, &ip[20..]].concat()));
+            data.extend_from_slice(&ip[40..]);
+            cache.free(frame);
+        }
+        assert!(data == payload);
+        // What is no TCP at all is refused as before.
+        let mut packet = cache.alloc_frame(&frame(3000, [0x88, 0xb5])).unwrap();
+        assert_eq!(apply(&header, &mut packet), Err(BadHeader::Nonsense));
         cache.free(packet);
     }
 

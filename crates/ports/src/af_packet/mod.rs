@@ -17,7 +17,7 @@
 mod header;
 mod ring;
 
-use crate::af_xdp::device::Device;
+use crate::af_xdp::device::{Device, OffloadsOff};
 use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
 use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
@@ -65,6 +65,13 @@ pub struct AfPacketPort {
     ingress: Ingress,
     missed: Mutex<u64>,
     numa_node: Option<usize>,
+    offloads_off: OffloadsOff,
+}
+
+impl Drop for AfPacketPort {
+    fn drop(&mut self) {
+        self.device.restore_offloads(self.offloads_off);
+    }
 }
 
 /// What keeps traffic for the switch away from the kernel's stack.
@@ -102,6 +109,7 @@ impl AfPacketPort {
         let numa_node = device.numa_node();
         let ingress = if wants_stack { Ingress::Open } else { block_ingress(device.ifindex) };
         let mut port = AfPacketPort {
+            offloads_off: device.turn_off_lro(),
             device: Arc::new(device),
             rx_sockets: Vec::new(),
             rx_stats: Vec::new(),

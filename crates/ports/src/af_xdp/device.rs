@@ -243,12 +243,20 @@ impl Device {
         if gro && self.value(ETHTOOL_GGRO) != 0 {
             off.gro = self.set_value(ETHTOOL_SGRO, 0).is_ok();
         }
-        let flags = self.value(ETHTOOL_GFLAGS);
-        let merging = flags & (ETH_FLAG_LRO | ETH_FLAG_RXVLAN);
-        if merging != 0 && self.set_value(ETHTOOL_SFLAGS, flags & !merging).is_ok() {
-            off.flags = merging;
-        }
+        off.flags = self.turn_off_flags(ETH_FLAG_LRO | ETH_FLAG_RXVLAN);
         off
+    }
+
+    /// The same for LRO alone: what it merges is not what was sent, and cannot be sent on as it was.
+    pub(crate) fn turn_off_lro(&self) -> OffloadsOff {
+        OffloadsOff { gro: false, flags: self.turn_off_flags(ETH_FLAG_LRO) }
+    }
+
+    /// Those of the flags that were on and are off now.
+    fn turn_off_flags(&self, unwanted: u32) -> u32 {
+        let flags = self.value(ETHTOOL_GFLAGS);
+        let on = flags & unwanted;
+        if on != 0 && self.set_value(ETHTOOL_SFLAGS, flags & !on).is_ok() { on } else { 0 }
     }
 
     /// Turns on again what [`Self::turn_off_offloads`] turned off. Best effort: the device may be gone.
