@@ -89,7 +89,6 @@ pub fn parse_group_mod(
                 group.selection.param = u64_of(value)?;
             }
             "fields" if with_type => group.selection.fields = fields(value, ports)?,
-            "bucket" | "buckets" => {}
             "type" => return bad!("type is not needed"),
             "selection_method" => return bad!("selection method is not needed"),
             "selection_method_param" => return bad!("selection method param is not needed"),
@@ -282,6 +281,16 @@ fn check_bucket(bucket: &Bucket, is_weighted: bool, kind: GroupType) -> Result<(
 mod tests {
     use super::*;
     use flow::Action;
+
+    #[test]
+    fn a_bucket_of_nothing_is_none() {
+        for slip in ["buckets=1", "bucket", "bucket,bucket=1"] {
+            let text = format!("group_id=1,type=all,{slip}");
+            let error = parse_group_mod(&text, GroupCommand::Add, PortNames::none()).unwrap_err();
+            let word = slip.split([',', '=']).next().unwrap();
+            assert_eq!(error.message, format!("unknown keyword {word}"));
+        }
+    }
 
     #[test]
     fn what_stands_behind_a_list_of_a_bucket_stays_outside() {
