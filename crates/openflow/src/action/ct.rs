@@ -139,7 +139,7 @@ fn check_ct(ct: &Ct, c: &mut super::checker::Checker) -> Result<(), ErrorKind> {
 
 fn parse_ct(p: &mut super::parser::Parser, value: &str) -> Result<Action, TextError> {
     let (mut commit, mut force, mut zone, mut table, mut alg) = (false, false, CtZone::Is(0), None, 0);
-    let (mut nat, mut actions) = (None, Vec::new());
+    let mut actions = Vec::new();
     for (key, value) in KeyValues::new(value) {
         match key {
             "commit" => commit = true,
@@ -162,10 +162,10 @@ fn parse_ct(p: &mut super::parser::Parser, value: &str) -> Result<Action, TextEr
                     other => return bad!("invalid conntrack helper \"{other}\""),
                 }
             }
-            "nat" => nat = Some(parse_nat(value)?),
+            "nat" => actions.push(parse_nat(value)?),
             "exec" => {
-                actions = p.nested_in_ct(value)?;
-                if let Some(action) = misplaced(&actions) {
+                let list = p.nested_in_ct(value)?;
+                if let Some(action) = misplaced(&list) {
                     return match target(action) {
                         Some(field) => {
                             bad!("ct action doesn't support nested modification of {}", field.name())
@@ -173,15 +173,13 @@ fn parse_ct(p: &mut super::parser::Parser, value: &str) -> Result<Action, TextEr
                         None => bad!("ct action doesn't support nested action {}", (p.name_of)(action)),
                     };
                 }
+                actions.extend(list);
             }
             other => return bad!("invalid argument to \"ct\" action: `{other}'"),
         }
     }
     if force && !commit {
         return bad!("\"force\" flag requires \"commit\" flag.");
-    }
-    if let Some(nat) = nat {
-        actions.insert(0, nat);
     }
     Ok(Action::Ct(Box::new(Ct { commit, force, zone, table, alg, actions })))
 }
