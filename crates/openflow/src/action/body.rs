@@ -8,7 +8,7 @@ use flow::{Action, FieldId, Match, Mf};
 use std::ops::{Deref, DerefMut};
 
 /// The bit of a tag's word that means "present".
-const TAGGED: u64 = 0x1000;
+const TAGGED: u128 = 0x1000;
 
 /// The body of an action that is read.
 pub(super) struct Body<'a> {
@@ -97,7 +97,7 @@ impl<'a> Encoder<'a> {
         matching: Option<&'a Match>,
         write: fn(&mut Encoder, &Action),
     ) -> Encoder<'a> {
-        let is_tagged = matching.is_some_and(|m| m.key.get64(FieldId::VlanTci) & TAGGED != 0);
+        let is_tagged = matching.is_some_and(|m| m.key.get64(FieldId::VlanTci) & TAGGED as u64 != 0);
         Encoder { out, version, matching, tags: usize::from(is_tagged), write }
     }
 
@@ -117,15 +117,29 @@ impl<'a> Encoder<'a> {
             Action::PushVlan(_) => self.tags + 1,
             Action::PopVlan => self.tags.saturating_sub(1),
             Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => self.tags.max(1),
-            Action::SetField { field: Mf::VlanTci, value, .. } if *value as u64 & TAGGED == 0 => 0,
-            Action::SetField { field: Mf::VlanTci, .. } => self.tags.max(1),
+            Action::SetField { field: Mf::VlanTci, value, .. } => self.tags_of(*value),
+            Action::Load { target, value, .. } if target.field == Mf::VlanTci => {
+                self.tags_of(u128::from(*value) << target.offset)
+            }
             _ => self.tags,
         };
     }
 
+    /// Tags once the whole tag's word is set: there is a tag or not, as it says.
+    fn tags_of(&self, tci: u128) -> usize {
+        if tci & TAGGED != 0 { self.tags.max(1) } else { self.tags.saturating_sub(1) }
+    }
+
+    /// Goes on within an action, with what is known of the packet so far: what changes there changes nothing
+    /// for the actions after.
+    pub fn within(&mut self) -> Encoder<'_> {
+        let Encoder { ref mut out, version, matching, tags, write } = *self;
+        Encoder { out, version, matching, tags, write }
+    }
+
     /// Appends the actions of an action.
     pub fn actions(&mut self, actions: &[Action]) {
-        let mut encoder = Encoder::new(self.out, self.version, None, self.write);
+        let mut encoder = self.within();
         actions.iter().for_each(|action| encoder.action(action));
     }
 }

@@ -160,19 +160,17 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
 /// Writes an action in the version's own form if it has one, else in Nicira's, else as other actions.
 fn in_some_form(encoder: &mut Encoder, action: &Action) {
     let row = Row::of(action);
-    let usable = |f: &&Form| f.space != Space::Instruction && f.is_written_in(encoder.version);
-    let written = row
-        .forms
-        .iter()
-        .filter(usable)
-        .any(|form| put(encoder.out, encoder.version, encoder.matching, form, action));
+    let version = encoder.version;
+    let usable = |f: &&Form| f.space != Space::Instruction && f.is_written_in(version);
+    let written = row.forms.iter().filter(usable).any(|form| put(encoder, form, action));
     if !written {
         (row.stand_in)(action, encoder);
     }
 }
 
 /// An action in one form: header, body, padding; `false`, and nothing written, where the form cannot hold it.
-fn put(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, form: &Form, action: &Action) -> bool {
+fn put(encoder: &mut Encoder, form: &Form, action: &Action) -> bool {
+    let out = &mut *encoder.out;
     let start = out.len();
     let experimenter = match form.space {
         Space::Nicira => Some(NICIRA),
@@ -191,7 +189,9 @@ fn put(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, form: &For
             out.u16(0);
         }
     }
-    if !(form.write)(action, &mut Encoder::new(out, version, matching, in_some_form)) {
+    let is_written = (form.write)(action, &mut encoder.within());
+    let out = &mut *encoder.out;
+    if !is_written {
         out.truncate(start);
         return false;
     }
@@ -226,7 +226,7 @@ pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: 
         });
         for action in chosen {
             for form in Row::of(action).forms.iter().filter(|form| is_form(form)) {
-                put(out, version, Some(matching), form, action);
+                put(&mut Encoder::new(out, version, Some(matching), in_some_form), form, action);
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use flow::action::SubField;
 use flow::{Action, Mf};
-use openflow::message::FlowMod;
+use openflow::message::{FlowForm, FlowInfo, FlowMod, FlowStats, StatsBody, StatsReply};
 use openflow::text::{PortNames, actions_text};
 use openflow::{Codec, ErrorKind, Message, Version};
 
@@ -44,6 +44,47 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     let nobody = Action::DecTtl(Some(Vec::new()));
     assert_eq!(codec.decode_actions(&bytes), Ok(vec![nobody.clone()]));
     assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
+}
+
+/// A rule of OpenFlow 1.0 as other versions show it.
+#[test]
+fn a_tag_is_pushed_once_also_where_an_action_is_within_another() {
+    let any = openflow::text::parse_match("", PortNames::none()).unwrap();
+    let tagged = openflow::text::parse_match("dl_vlan=3", PortNames::none()).unwrap();
+    let tcp = openflow::text::parse_match("tcp", PortNames::none()).unwrap();
+    let vid = |vid| Action::SetVlanVid { vid, push_vlan_if_needed: true };
+    let set = |vid: u128| Action::SetField { field: Mf::VlanVid, value: 0x1000 | vid, mask: 0x1fff };
+    let push = || Action::PushVlan(0x8100);
+    let load = |value| {
+        let target = SubField { field: Mf::VlanTci, offset: 0, count: 16 };
+        Action::Load { target, value, as_set_field: false }
+    };
+    let port = Action::SetField { field: Mf::TcpDst, value: 80, mask: 0xffff };
+    for (matching, actions, expected) in [
+        (&any, vec![Action::Clone(vec![vid(6)])], vec![Action::Clone(vec![push(), set(6)])]),
+        (&any, vec![vid(5), Action::Clone(vec![vid(6)])], vec![push(), set(5), Action::Clone(vec![set(6)])]),
+        (
+            &any,
+            vec![Action::Clone(vec![vid(6)]), vid(5)],
+            vec![Action::Clone(vec![push(), set(6)]), push(), set(5)],
+        ),
+        (&tagged, vec![Action::Clone(vec![vid(6)])], vec![Action::Clone(vec![set(6)])]),
+        (&any, vec![load(0x1005), vid(6)], vec![load(0x1005), set(6)]),
+        (&tagged, vec![load(0), vid(6)], vec![load(0), push(), set(6)]),
+        (&tcp, vec![Action::Clone(vec![Action::SetTpDst(80)])], vec![Action::Clone(vec![port])]),
+    ] {
+        let (info, matching) = (FlowInfo::default(), matching.clone());
+        let flow = FlowStats { info, matching, actions: actions.clone() };
+        let body = StatsBody::Flow { flows: vec![flow], form: FlowForm::Standard };
+        let codec = Codec::new(Version::V13);
+        let bytes = codec.encode(1, &Message::StatsReply(StatsReply { more: false, body })).unwrap();
+        let Ok((_, Message::StatsReply(StatsReply { body: StatsBody::Flow { flows, .. }, .. }))) =
+            codec.decode(&bytes)
+        else {
+            panic!("{bytes:02x?}")
+        };
+        assert_eq!(flows[0].actions, expected, "{actions:?}");
+    }
 }
 
 /// The stock client and switch say so too, and whoever reads it refuses it.
