@@ -147,9 +147,9 @@ fn read_specs(b: &mut Body) -> Result<Vec<LearnSpec>, ErrorKind> {
             return Err(OFPBAC_BAD_LEN);
         }
         let source = if from_value {
-            let value = b.take(values)?;
-            let value = Wide::from_be_bytes(value).filter(|value| value.is_within(&Wide::low(count)));
-            LearnSource::Value(Box::new(value.ok_or(OFPBAC_BAD_ARGUMENT)?))
+            // Bits above the count mean nothing, as in Open vSwitch.
+            let value = Wide::from_be_bytes(b.take(values)?).ok_or(OFPBAC_BAD_ARGUMENT)?;
+            LearnSource::Value(Box::new(value.and(&Wide::low(count))))
         } else {
             LearnSource::Field(read_bits(b, count)?)
         };
@@ -322,7 +322,10 @@ fn parse_source(
             }
         })
     } else {
+        // The bit that says that there is a tag is none of the twelve, but goes with them in a match.
+        let is_vid = target.field == Mf::VlanVid && target.offset == 0 && target.count == 12;
         match number(value, u128::MAX) {
+            Some(n @ 0x1000..=0x1fff) if is_vid => Ok(Wide::from(n & 0xfff)),
             Some(n) if n & !super::subfield::ones(target.count) == 0 => Ok(Wide::from(n)),
             Some(n) => bad!("{text}: value {n:#x} does not fit into {} bits", target.count),
             None => bad!("{text}: cannot parse integer value"),

@@ -3,7 +3,7 @@
 use flow::action::SubField;
 use flow::{Action, Mf};
 use openflow::message::{FlowForm, FlowInfo, FlowMod, FlowStats, StatsBody, StatsReply};
-use openflow::text::{PortNames, actions_text};
+use openflow::text::{ActionsIn, PortNames, actions_text, parse_actions};
 use openflow::{Codec, ErrorKind, Message, Version};
 
 #[test]
@@ -44,6 +44,30 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     let nobody = Action::DecTtl(Some(Vec::new()));
     assert_eq!(codec.decode_actions(&bytes), Ok(vec![nobody.clone()]));
     assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
+}
+
+/// Open vSwitch takes as much of a constant as it needs, and its client writes `vlan_vid=0x1005` so.
+#[test]
+fn bits_of_a_learned_constant_that_do_not_count_are_left_out() {
+    let codec = Codec::new(Version::V10);
+    let learn = |spec: &[u8]| {
+        let mut bytes = vec![0xff, 0xff, 0, 48, 0, 0, 0x23, 0x20, 0, 16, 0, 0, 0, 0, 0x80, 0];
+        bytes.resize(26, 0);
+        bytes.extend([1, 0, 0, 0, 0, 0]);
+        bytes.extend(spec);
+        bytes.resize(48, 0);
+        let read = codec.decode_actions(&bytes).unwrap();
+        actions_text(&read, Version::V10, PortNames::none())
+    };
+    let vid = learn(&[0x20, 12, 0x10, 5, 0x80, 0, 12, 2, 0, 0]);
+    assert_eq!(vid, "learn(table=1,OXM_OF_VLAN_VID[]=0x5)");
+    assert_eq!(learn(&[0x20, 4, 0, 0xff, 0, 1, 0, 4, 0, 0]), "learn(table=1,NXM_NX_REG0[0..3]=0xf)");
+    let read = |text: &str| parse_actions(text, ActionsIn::List, PortNames::none()).ok();
+    assert_eq!(read("learn(table=1,vlan_vid=0x1005)"), read(&vid));
+    assert!(read(&vid).is_some());
+    for refused in ["learn(table=1,vlan_vid=0x2005)", "learn(table=1,OXM_OF_VLAN_VID[0..10]=0x1005)"] {
+        assert_eq!(read(refused), None, "{refused}");
+    }
 }
 
 /// A rule of OpenFlow 1.0 as other versions show it.
