@@ -186,11 +186,10 @@ fn parse(text: &str) -> Result<Action, TextError> {
     for (key, value) in KeyValues::new(text) {
         match key {
             "reason" => {
-                reason = match value {
-                    "no_match" => PacketInReason::NoMatch,
-                    "action" => PacketInReason::Action,
-                    "invalid_ttl" => PacketInReason::InvalidTtl,
-                    _ => return bad!("unknown reason \"{value}\""),
+                let mut all = (0..).map_while(|number| reason_from_wire(number).ok());
+                reason = match all.find(|&reason| reason_name(reason) == value) {
+                    Some(reason) => reason,
+                    None => return bad!("unknown reason \"{value}\""),
                 }
             }
             "max_len" => max_len = u16_named(value, "max_len")?,

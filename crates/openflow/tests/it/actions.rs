@@ -46,6 +46,20 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
 }
 
+#[test]
+fn every_reason_of_a_packet_in_is_read_back_as_printed() {
+    let mut said = Vec::new();
+    for number in 0..6 {
+        let bytes = [0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 20, 0xff, 0xff, 0, 7, number, 0];
+        let read = Codec::new(Version::V13).decode_actions(&bytes).unwrap();
+        let text = actions_text(&read, Version::V13, PortNames::none());
+        assert_eq!(parse_actions(&text, ActionsIn::List, PortNames::none()).ok(), Some(read), "{text}");
+        said.push(text);
+    }
+    assert_eq!(said[4], "controller(reason=group,id=7)");
+    assert!(parse_actions("controller(reason=none,id=7)", ActionsIn::List, PortNames::none()).is_err());
+}
+
 /// Open vSwitch takes as much of a constant as it needs, and its client writes `vlan_vid=0x1005` so.
 #[test]
 fn bits_of_a_learned_constant_that_do_not_count_are_left_out() {
