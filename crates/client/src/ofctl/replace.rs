@@ -73,8 +73,8 @@ struct Content {
 enum Actions {
     /// A message with them alone.
     Encoded(Box<[u8]>),
-    /// The version cannot say them, or not so that they are read back.
-    Unsayable(Vec<Action>),
+    /// As they are: no version is spoken, or it cannot say them, or not so that they are read back.
+    Unencoded(Vec<Action>),
 }
 
 type Flows = HashMap<Identity, Content>;
@@ -82,25 +82,39 @@ type Flows = HashMap<Identity, Content>;
 /// Encodes flows, so that those of a file compare equal to those of a switch: `mod_dl_src` and set-field of
 /// `eth_src` are one.
 struct Packer {
-    codec: Codec,
+    /// None where no switch takes part: flows of two files are compared as they are, since each version would
+    /// leave out or alter something.
+    codec: Option<Codec>,
     /// A flow-mod whose actions are replaced each time.
     message: Message,
 }
 
 impl Packer {
-    fn new(version: Version) -> Packer {
+    /// For flows of files and of switches of these versions.
+    fn new(versions: &[Version]) -> Packer {
         let message = Message::FlowMod(Box::new(FlowMod { table_id: 0, ..FlowMod::add() }));
-        Packer { codec: Codec::new(version), message }
+        let codec = versions.iter().max().map(|&version| Codec::new(version));
+        Packer { codec, message }
+    }
+
+    /// The version that names the actions.
+    fn version(&self) -> Version {
+        self.codec.map_or(Version::V10, |codec| codec.version)
     }
 
     fn pack(&mut self, actions: Vec<Action>) -> Actions {
+        let Some(codec) = self.codec else { return Actions::Unencoded(actions) };
+        // What is left out would be taken for nothing.
+        if openflow::left_out(codec.version, &actions).is_some() {
+            return Actions::Unencoded(actions);
+        }
         let Message::FlowMod(flow_mod) = &mut self.message else { unreachable!("it is made as one") };
         flow_mod.actions = actions;
-        match self.codec.encode(0, &self.message) {
+        match codec.encode(0, &self.message) {
             // What does not come back as actions would be taken for none.
-            Ok(bytes) if self.codec.decode(&bytes).is_ok() => Actions::Encoded(bytes.into_boxed_slice()),
+            Ok(bytes) if codec.decode(&bytes).is_ok() => Actions::Encoded(bytes.into_boxed_slice()),
             _ => match &mut self.message {
-                Message::FlowMod(flow_mod) => Actions::Unsayable(std::mem::take(&mut flow_mod.actions)),
+                Message::FlowMod(flow_mod) => Actions::Unencoded(std::mem::take(&mut flow_mod.actions)),
                 _ => unreachable!("it is made as one"),
             },
         }
@@ -108,9 +122,9 @@ impl Packer {
 
     fn unpack(&self, actions: &Actions) -> Vec<Action> {
         match actions {
-            Actions::Unsayable(actions) => actions.clone(),
-            Actions::Encoded(bytes) => match self.codec.decode(bytes) {
-                Ok((_, Message::FlowMod(flow_mod))) => flow_mod.actions,
+            Actions::Unencoded(actions) => actions.clone(),
+            Actions::Encoded(bytes) => match self.codec.map(|codec| codec.decode(bytes)) {
+                Some(Ok((_, Message::FlowMod(flow_mod)))) => flow_mod.actions,
                 _ => unreachable!("pack has decoded them"),
             },
         }
@@ -178,7 +192,7 @@ fn is_file(source: &str) -> bool {
         || !source.contains(':') && std::fs::metadata(source).is_ok_and(|m| m.is_file())
 }
 
-fn line(sign: char, identity: &Identity, content: &Content, packer: &Packer, version: Version) -> String {
+fn line(sign: char, identity: &Identity, content: &Content, packer: &Packer) -> String {
     let names = PortNames::none();
     let mut out = String::from(sign);
     if identity.table_id != 0 {
@@ -197,7 +211,7 @@ fn line(sign: char, identity: &Identity, content: &Content, packer: &Packer, ver
         let _ = write!(out, " {name}={number}");
     }
     out.push_str(" actions=");
-    write_actions(&mut out, &packer.unpack(&content.actions), version, names);
+    write_actions(&mut out, &packer.unpack(&content.actions), packer.version(), names);
     out.push('\n');
     out
 }
@@ -215,8 +229,8 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
         });
     }
     // Flows from a file are compared in the other side's version.
-    let version = clients.iter().flatten().map(Client::version).max().unwrap_or(Version::V10);
-    let mut packer = Packer::new(version);
+    let versions: Vec<Version> = clients.iter().flatten().map(Client::version).collect();
+    let mut packer = Packer::new(&versions);
     let mut sources = Vec::new();
     for (idx, client) in [1, 2].into_iter().zip(&mut clients) {
         let name = options.word(idx).unwrap_or("");
@@ -239,7 +253,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
     for identity in &all {
         for (sign, content) in [('-', a.get(identity)), ('+', b.get(identity))] {
             if let Some(content) = content {
-                out.write_all(line(sign, identity, content, &packer, version).as_bytes())?;
+                out.write_all(line(sign, identity, content, &packer).as_bytes())?;
             }
         }
     }
@@ -249,7 +263,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
 pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect()?;
     let names = if options.takes_names() { options.names_of(&mut client)? } else { PortNames::default() };
-    let mut packer = Packer::new(client.version());
+    let mut packer = Packer::new(&[client.version()]);
     let (wanted, usable) = packer.file(options.word(2).unwrap_or("-"), &names)?;
     client.prepare_dump(options.allowed)?;
     let present = packer.switch(&mut client)?;
@@ -307,7 +321,7 @@ mod tests {
             let m = parse_match(text, PortNames::none()).unwrap();
             assert_eq!(Identity::new(3, 5, m.clone()).matching(), m, "{text}");
         }
-        let mut packer = Packer::new(Version::V13);
+        let mut packer = Packer::new(&[Version::V13]);
         let mut packed = |actions: &str| {
             let flow = format!("actions={actions}");
             let parsed = parse_flow_mod(&flow, FlowModCommand::Add, PortNames::none()).unwrap();
@@ -319,5 +333,40 @@ mod tests {
         assert!(set == as_field && set != other);
         assert_eq!(packer.unpack(&set), packer.unpack(&as_field));
         assert_eq!(packer.unpack(&other).len(), 1);
+    }
+
+    /// Whether flows of two files differ, where switches of these versions take part.
+    fn differ(versions: &[Version], a: &str, b: &str) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flow");
+        let mut packer = Packer::new(versions);
+        let [a, b] = [a, b].map(|text| {
+            std::fs::write(&path, text).unwrap();
+            let (flows, _) = packer.file(path.to_str().unwrap(), PortNames::none()).ok().unwrap();
+            flows.into_values().next().unwrap()
+        });
+        !packer.are_same(&a, &b)
+    }
+
+    #[test]
+    fn what_a_version_cannot_say_makes_a_difference() {
+        for (a, b) in [
+            ("write_actions(output:1)", "write_actions(output:2)"),
+            ("write_actions(output:1)", "drop"),
+            ("meter:1,1", "meter:2,1"),
+            ("push_vlan:0x8100", "push_vlan:0x88a8"),
+            ("clone(push_vlan:0x8100,1)", "clone(push_vlan:0x88a8,1)"),
+            ("clear_actions", "drop"),
+            ("1,clear_actions,write_actions(5)", "1"),
+        ] {
+            for versions in [&[][..], &[Version::V10], &[Version::V13]] {
+                let [a, b] = [a, b].map(|actions| format!("in_port=1,actions={actions}"));
+                assert!(differ(versions, &a, &b), "{versions:?} {a} {b}");
+                assert!(!differ(versions, &a, &a));
+            }
+        }
+        let [pushed, set] = ["mod", "set"].map(|word| format!("in_port=1,actions={word}_vlan_vid:5"));
+        assert!(differ(&[], &pushed, &set));
+        assert!(!differ(&[Version::V10], &pushed, &set), "the switch takes and shows them as one");
     }
 }

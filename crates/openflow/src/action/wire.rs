@@ -242,16 +242,21 @@ pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: 
     put_instructions(out, false);
 }
 
-/// The name of the first action of a flow that the version has neither a form nor a stand-in for: it is left
-/// out.
+/// The name of the first action of a flow, or within one, that the version has neither a form nor a stand-in
+/// for: it is left out.
 pub fn left_out(version: Version, actions: &[Action]) -> Option<&'static str> {
-    let is_unsaid = |action: &&Action| {
-        let mut out = Vec::new();
-        match version {
-            Version::V10 => write_actions(&mut out, version, None, std::slice::from_ref(action)),
-            _ => write_instructions(&mut out, version, &Match::any(), std::slice::from_ref(action)),
+    actions.iter().find_map(|action| {
+        let (row, mut out) = (Row::of(action), Vec::new());
+        let is_instruction = |f: &Form| f.space == Space::Instruction && f.is_written_in(version);
+        if row.forms.iter().any(is_instruction) {
+            write_instructions(&mut out, version, &Match::any(), std::slice::from_ref(action));
+        } else {
+            write_actions(&mut out, version, None, std::slice::from_ref(action));
         }
-        out.is_empty()
-    };
-    actions.iter().find(is_unsaid).map(|action| Row::of(action).name)
+        match action {
+            _ if out.is_empty() => Some(row.name),
+            Action::Clone(actions) | Action::WriteActions(actions) => left_out(version, actions),
+            _ => None,
+        }
+    })
 }

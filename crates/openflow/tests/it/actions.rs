@@ -125,6 +125,23 @@ fn a_tag_is_pushed_once_also_where_an_action_is_within_another() {
     }
 }
 
+#[test]
+fn what_a_version_leaves_out_is_named_wherever_it_is() {
+    let push = || Action::PushVlan(0x8100);
+    for (version, actions, expected) in [
+        (Version::V10, vec![push()], Some("push_vlan")),
+        (Version::V10, vec![Action::Clone(vec![Action::Clone(vec![push()])])], Some("push_vlan")),
+        (Version::V11, vec![Action::Clone(vec![push()])], None),
+        (Version::V10, vec![Action::WriteActions(vec![Action::CtClear])], Some("write_actions")),
+        (Version::V11, vec![Action::WriteActions(vec![push()])], None),
+        (Version::V12, vec![Action::Meter(1)], Some("meter")),
+        (Version::V13, vec![Action::Meter(1)], None),
+        (Version::V15, vec![Action::Meter(1)], None),
+    ] {
+        assert_eq!(openflow::left_out(version, &actions), expected, "{version} {actions:?}");
+    }
+}
+
 /// The stock client and switch say so too, and whoever reads it refuses it.
 #[test]
 fn an_action_of_later_versions_alone_is_written_rather_than_left_out() {

@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 /// Command lines, in the order in which they are run. `DIR` is the directory of the files below.
 const COMMANDS: &str = include_str!("commands.txt");
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     (
         "a.txt",
         "in_port=1,actions=2\n\
@@ -32,6 +32,26 @@ const FILES: [(&str, &str); 4] = [
     ),
     ("c.txt", "in_port=1,actions=3\ntable=2,tcp,tp_dst=80,actions=2\npriority=7,arp,actions=NORMAL\n"),
     ("bad.txt", "in_port=1,actions=1\nin_port=2,actions=1\n\n  ip,foo=1,actions=2\nin_port=3,actions=1\n"),
+    (
+        "d.txt",
+        "in_port=1,actions=write_actions(output:1)\n\
+         in_port=2,actions=meter:1,output:1\n\
+         in_port=3,actions=push_vlan:0x8100\n\
+         in_port=4,actions=clear_actions\n\
+         in_port=5,actions=output:1,clear_actions,write_actions(output:5)\n\
+         in_port=6,actions=clone(push_vlan:0x8100,output:1)\n\
+         in_port=7,actions=note:01\n",
+    ),
+    (
+        "e.txt",
+        "in_port=1,actions=write_actions(output:2)\n\
+         in_port=2,actions=meter:2,output:1\n\
+         in_port=3,actions=push_vlan:0x88a8\n\
+         in_port=4,actions=drop\n\
+         in_port=5,actions=output:1\n\
+         in_port=6,actions=clone(push_vlan:0x88a8,output:1)\n\
+         in_port=7,actions=note:01\n",
+    ),
 ];
 
 /// Words of a command line; double quotes keep blanks.
