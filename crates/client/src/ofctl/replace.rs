@@ -85,6 +85,8 @@ struct Packer {
     /// None where no switch takes part: flows of two files are compared as they are, since each version would
     /// leave out or alter something.
     codec: Option<Codec>,
+    /// Whether all sources say which flags a flow has. Flow statistics do so since OpenFlow 1.3.
+    has_flags: bool,
     /// A flow-mod whose actions are replaced each time.
     message: Message,
 }
@@ -94,7 +96,7 @@ impl Packer {
     fn new(versions: &[Version]) -> Packer {
         let message = Message::FlowMod(Box::new(FlowMod { table_id: 0, ..FlowMod::add() }));
         let codec = versions.iter().max().map(|&version| Codec::new(version));
-        Packer { codec, message }
+        Packer { codec, has_flags: versions.iter().all(|&version| version >= Version::V13), message }
     }
 
     /// The version that names the actions.
@@ -131,7 +133,10 @@ impl Packer {
     }
 
     fn are_same(&self, a: &Content, b: &Content) -> bool {
-        let numbers = |c: &Content| (c.cookie, c.idle_timeout, c.hard_timeout, c.importance, c.flags.bits());
+        let numbers = |c: &Content| {
+            let flags = if self.has_flags { c.flags.bits() } else { 0 };
+            (c.cookie, c.idle_timeout, c.hard_timeout, c.importance, flags)
+        };
         numbers(a) == numbers(b)
             && (a.actions == b.actions || self.unpack(&a.actions) == self.unpack(&b.actions))
     }
@@ -209,6 +214,9 @@ fn line(sign: char, identity: &Identity, content: &Content, packer: &Packer) -> 
     ];
     for (name, number) in numbers.into_iter().filter(|(_, n)| *n != 0) {
         let _ = write!(out, " {name}={number}");
+    }
+    if packer.has_flags && content.flags.contains(FlowFlags::SEND_FLOW_REM) {
+        out.push_str(" send_flow_rem");
     }
     out.push_str(" actions=");
     write_actions(&mut out, &packer.unpack(&content.actions), packer.version(), names);
@@ -368,5 +376,12 @@ mod tests {
         let [pushed, set] = ["mod", "set"].map(|word| format!("in_port=1,actions={word}_vlan_vid:5"));
         assert!(differ(&[], &pushed, &set));
         assert!(!differ(&[Version::V10], &pushed, &set), "the switch takes and shows them as one");
+    }
+
+    #[test]
+    fn flags_count_where_switches_tell_them() {
+        let differ = |versions: &[Version]| differ(versions, "send_flow_rem,actions=1", "actions=1");
+        assert!(differ(&[]) && differ(&[Version::V13]));
+        assert!(!differ(&[Version::V10]) && !differ(&[Version::V12, Version::V14]));
     }
 }

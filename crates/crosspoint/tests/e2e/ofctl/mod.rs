@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 /// Command lines, in the order in which they are run. `DIR` is the directory of the files below.
 const COMMANDS: &str = include_str!("commands.txt");
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (
         "a.txt",
         "in_port=1,actions=2\n\
@@ -52,6 +52,7 @@ const FILES: [(&str, &str); 6] = [
          in_port=6,actions=clone(push_vlan:0x88a8,output:1)\n\
          in_port=7,actions=note:01\n",
     ),
+    ("f.txt", "send_flow_rem,ip,actions=output:1\n"),
 ];
 
 /// Words of a command line; double quotes keep blanks.
