@@ -644,6 +644,7 @@ fn connections_are_committed_behind_the_last_output_as_in_the_stock_switch() {
         "clone(ct(commit,zone=1),output:2),ct(commit,zone=2)",
         "output:2,ct(commit,zone=1),output:3,ct(commit,zone=2)",
         "controller,ct(commit,nat(src=10.9.9.9))",
+        "ct(commit,nat(src=10.9.9.9),exec(set_field:1->ct_mark),nat(src=10.9.9.8))",
         "output:2,ct(zone=1)",
     ] {
         both.appctl_both("dpctl/flush-conntrack", &[]);
@@ -660,7 +661,7 @@ fn connections_are_committed_behind_the_last_output_as_in_the_stock_switch() {
         assert_eq!(ours, stock, "{actions}");
         committed += ours.len();
     }
-    assert_eq!(committed, 9);
+    assert_eq!(committed, 10);
 }
 
 #[test]

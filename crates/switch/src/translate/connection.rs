@@ -31,7 +31,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             CtZone::Is(zone) => zone,
             CtZone::In(sub) => self.read_sub(&sub) as u16,
         };
-        let nat = ct.actions.iter().find_map(|action| match action {
+        // Of several the last counts, as in Open vSwitch.
+        let nat = ct.actions.iter().rev().find_map(|action| match action {
             Action::Nat(nat) => Some(nat),
             _ => None,
         });
