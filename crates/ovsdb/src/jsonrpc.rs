@@ -16,6 +16,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+/// The longest id as text. A peer chooses its ids, and the tree of one takes up to a hundred times its text.
+pub const ID_BYTES_MAX: usize = 1 << 10;
+
 /// Why a message is refused. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadMessage {
@@ -99,7 +102,7 @@ struct Members<'a> {
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    id: Value,
+    id: Option<&'a RawValue>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
@@ -163,7 +166,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
                 let (mut is_transact, mut params, mut id) = (false, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     match &*name {
-                        "id" if id.is_none() => id = Some(map.next_value::<Value>()?),
+                        "id" if id.is_none() => {
+                            id = Some(id_of(map.next_value()?).map_err(de::Error::custom)?);
+                        }
                         "method" if !is_transact => {
                             // This usually comes before the parameters, so that those of other methods are
                             // not parsed in vain.
@@ -186,6 +191,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
     }
 }
 
+/// Reads an id, unless it is too long to be kept.
+fn id_of(text: &RawValue) -> Result<Value, BadMessage> {
+    if text.get().len() > ID_BYTES_MAX {
+        return Err(BadMessage::NotAMessage(format!("an \"id\" longer than {ID_BYTES_MAX} bytes")));
+    }
+    serde_json::from_str(text.get()).map_err(|e| BadMessage::NotJson(e.to_string()))
+}
+
 impl<'a> Received<'a> {
     /// Reads the text of one object.
     pub fn parse(text: &'a str) -> Result<Received<'a>, BadMessage> {
@@ -195,6 +208,7 @@ impl<'a> Received<'a> {
         })?;
         let bad = |why: &str| Err(BadMessage::NotAMessage(why.into()));
         let Members { method, params, result, error, id } = members;
+        let id = id.map_or(Ok(Value::Null), id_of)?;
         Ok(Received::Other(match (method, params, result, error) {
             (Some(Text(method)), Some(params), None, None) => {
                 if !params.get().starts_with('[') {
@@ -342,7 +356,14 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused_with_its_reason() {
+        let long = |length: usize| {
+            let id = "i".repeat(length - 2);
+            format!("{{\"method\":\"m\",\"params\":[],\"id\":\"{id}\"}}")
+        };
+        Message::parse(&long(ID_BYTES_MAX)).unwrap();
         for (bad, why) in [
+            (&*long(ID_BYTES_MAX + 1), "an \"id\" longer than 1024 bytes"),
+            ("{\"method\":\"m\",\"params\":[],\"id\":1e999}", "error parsing stream"),
             ("{}", "a reply without"),
             ("{\"method\":\"m\",\"id\":1}", "without \"params\""),
             ("{\"method\":\"m\",\"params\":{},\"id\":1}", "no array"),

@@ -12,6 +12,7 @@ use super::state::{Budget, Limits, Server};
 use crate::Error;
 use crate::execute::Room;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -34,10 +35,26 @@ const MONITOR_BYTES: usize = 1_024;
 const MONITOR_BYTES_PER_BYTE: usize = 4;
 /// Memory for a waiting transaction besides its operations.
 const WAITING_BYTES: usize = 256;
-/// Maximum memory per parsed JSON value: an element or member in a list with spare capacity.
-const NODE_BYTES: usize = 64;
 /// Requests up to this are not looked at before they are read.
 const SMALL_BYTES: usize = 64 << 10;
+
+/// What parsed JSON takes besides its text, at most, in bytes for each character that is not in a string. A
+/// list has room for four from the start, and then for twice as many as are in it.
+struct Tree {
+    /// `[`: an array with an element.
+    array: usize,
+    /// `{`: an object, with `:` one with a member.
+    object: usize,
+    /// `,`: another element or, with `:`, another member.
+    comma: usize,
+    /// `:`.
+    colon: usize,
+}
+
+/// Of [`Json`](crate::json::Json), whose strings are the text's, and whose objects are lists.
+const JSON: Tree = Tree { array: 160, object: 208, comma: 64, colon: 48 };
+/// Of [`Value`], whose strings have memory of their own, and whose objects are trees, in leaves of eleven.
+const VALUE: Tree = Tree { array: 192, object: 640, comma: 96, colon: 128 };
 
 pub(super) fn exhausted(what: impl Into<String>) -> Error {
     Error::new("resources exhausted", what.into())
@@ -109,11 +126,21 @@ impl Server {
 
     /// The memory that a request takes while it is executed. `Err`: that would be too much.
     pub(super) fn check_request(&self, text: &str) -> Result<usize, Error> {
+        self.check_tree(text, &JSON)
+    }
+
+    /// Charges the request for its parameters, read as [`Value`]. `Err`: that would be too much.
+    pub(super) fn check_params(&mut self, params: &RawValue) -> Result<(), Error> {
+        self.budget.request = self.check_tree(params.get(), &VALUE)?;
+        Ok(())
+    }
+
+    fn check_tree(&self, text: &str, tree: &Tree) -> Result<usize, Error> {
         if text.len() <= SMALL_BYTES {
             return Ok(0);
         }
         let free = self.budget.limits.total_bytes.saturating_sub(self.budget.kept);
-        let bytes = tree_bytes(text);
+        let bytes = tree.bytes(text);
         if bytes > free {
             return Err(exhausted(format!("the request takes more than {free} bytes of memory")));
         }
@@ -145,20 +172,36 @@ pub(super) fn monitor_bytes(params: &Value) -> usize {
 pub(super) fn waiting_bytes(request: &Value, operations: &[crate::json::Json<'_>]) -> usize {
     let operations =
         size_of_val(operations) + operations.iter().map(crate::json::Json::heap_bytes).sum::<usize>();
-    WAITING_BYTES + request.to_string().len() + operations
+    WAITING_BYTES + id_bytes(request) + operations
 }
 
-/// The memory of a JSON text once it is parsed, at most.
-fn tree_bytes(text: &str) -> usize {
-    let (mut in_string, mut escaped, mut nodes) = (false, false, 0);
-    for byte in text.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' if !in_string => nodes += 1,
-            _ => {}
-        }
+/// The charge for the id of a request that is kept.
+pub(super) fn id_bytes(id: &Value) -> usize {
+    match id {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => VALUE.bytes(&id.to_string()),
     }
-    text.len() + NODE_BYTES * nodes
+}
+
+impl Tree {
+    /// The memory of a JSON text once it is parsed, at most.
+    fn bytes(&self, text: &str) -> usize {
+        let (mut in_string, mut escaped, mut bytes) = (false, false, text.len());
+        let next = text.bytes().skip(1).chain([0]);
+        for (byte, next) in text.bytes().zip(next) {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_string => escaped = true,
+                b'"' => in_string = !in_string,
+                _ if in_string => {}
+                b'[' if next != b']' => bytes += self.array,
+                b'{' if next != b'}' => bytes += self.object,
+                b',' => bytes += self.comma,
+                b':' => bytes += self.colon,
+                _ => {}
+            }
+        }
+        bytes
+    }
 }

@@ -1,6 +1,6 @@
 //! The requests about monitors, and what monitors tell.
 
-use super::budget::{exhausted, monitor_bytes};
+use super::budget::{exhausted, id_bytes, monitor_bytes};
 use super::requests::Answer;
 use super::session::{Held, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
 use super::state::Server;
@@ -193,7 +193,7 @@ impl Server {
         if state.held.is_empty() && self.tell_upto(session, database, position) {
             return self.reply(session, &request, &reply);
         }
-        let bytes = reply.bytes();
+        let bytes = reply.bytes() + id_bytes(&request);
         self.keep_anyway(session, bytes);
         let held = Held { database: database.to_owned(), position, request, reply, bytes };
         self.sessions.get_mut(&session).expect("just looked at").held.push_back(held);

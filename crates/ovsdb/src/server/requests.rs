@@ -5,6 +5,7 @@ use super::session::{Now, Session, SessionId};
 use super::state::Server;
 use crate::error::syntax_error;
 use crate::{Error, Schema, is_identifier};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -23,6 +24,9 @@ impl Server {
         self.settle();
         if method == "echo" {
             return self.echo(session, params, &request);
+        }
+        if let Err(error) = self.check_params(params) {
+            return self.reply_error(session, &request, &error.to_json());
         }
         let params: Value = match serde_json::from_str(params.get()) {
             Ok(params) => params,
@@ -67,15 +71,10 @@ impl Server {
 
     /// The database name that `params` begin with, if the server has that database.
     pub(super) fn name_of<'a>(&self, method: &str, params: &'a Value) -> Result<&'a str, Value> {
-        let Some(name) = params.get(0).and_then(Value::as_str) else {
-            let details = format!("{method} request params must begin with <db-name>");
-            return Err(syntax_error(params, details).to_json());
-        };
-        if self.databases.contains_key(name) {
-            return Ok(name);
+        match params.get(0).and_then(Value::as_str) {
+            Some(name) if self.databases.contains_key(name) => Ok(name),
+            name => Err(no_database(method, name, params)),
         }
-        let details = format!("{method} request specifies unknown database {name}");
-        Err(Error { name: "unknown database".into(), ..syntax_error(params, details) }.to_json())
     }
 
     fn get_schema(&self, params: &Value) -> Result<Box<RawValue>, Value> {
@@ -159,6 +158,16 @@ impl Server {
         });
         converted.map(|()| json!({})).map_err(|e| e.to_json())
     }
+}
+
+/// The error for parameters that begin with no name, or with an unknown one.
+pub(super) fn no_database(method: &str, name: Option<&str>, params: &impl Serialize) -> Value {
+    let Some(name) = name else {
+        let details = format!("{method} request params must begin with <db-name>");
+        return syntax_error(params, details).to_json();
+    };
+    let details = format!("{method} request specifies unknown database {name}");
+    Error { name: "unknown database".into(), ..syntax_error(params, details) }.to_json()
 }
 
 fn lock_name<'a>(method: &str, params: &'a Value) -> Result<&'a str, Value> {

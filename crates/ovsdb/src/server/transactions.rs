@@ -1,11 +1,13 @@
 //! Transactions: at once, waiting for a condition, waiting for the disk.
 
-use super::budget::{exhausted, waiting_bytes};
+use super::budget::{exhausted, id_bytes, waiting_bytes};
+use super::requests::no_database;
 use super::session::{Now, SessionId};
 use super::state::{Hosted, SERVER_DATABASE, Server, Unsynced, Waiting};
 use crate::error::syntax_error;
 use crate::execute::{Context, Execution, OpResult, Outcome, Reply};
 use crate::json::Json;
+use crate::jsonrpc::ID_BYTES_MAX;
 use crate::log::transaction::Note;
 use crate::{Changes, Error, Transaction, UuidGenerator};
 use serde_json::Value;
@@ -126,8 +128,7 @@ impl Server {
                 (name, operations)
             }
             _ => {
-                let params = serde_json::to_value(params).expect("it was JSON");
-                let error = self.name_of("transact", &params).expect_err("it is not known");
+                let error = no_database("transact", params.first().and_then(Json::as_str), &params);
                 return self.reply_error(session, &request, &error);
             }
         };
@@ -229,7 +230,7 @@ impl Server {
         let hosted = self.databases.get_mut(name).expect("its name was found");
         if durable && let Some(commit) = hosted.want_durable() {
             unsynced.commit = commit;
-            unsynced.bytes = unsynced.reply.bytes();
+            unsynced.bytes = unsynced.reply.bytes() + id_bytes(&unsynced.request);
             let (session, bytes) = (unsynced.session, unsynced.bytes);
             hosted.unsynced.push_back(unsynced);
             return self.keep_anyway(session, bytes);
@@ -262,6 +263,10 @@ impl Server {
 
     /// Cancels a waiting transaction of a session.
     pub(super) fn cancel(&mut self, session: SessionId, params: &RawValue) {
+        // No transaction has a longer id, and so many values need not be read.
+        if params.get().len() > 2 * ID_BYTES_MAX {
+            return;
+        }
         let Ok(params) = serde_json::from_str::<Vec<Value>>(params.get()) else { return };
         let [request] = params.as_slice() else { return };
         let is_meant = |w: &Waiting| w.session == session && w.request == *request;

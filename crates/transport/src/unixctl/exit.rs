@@ -1,7 +1,6 @@
 //! The command `exit`: the program ends once its client has the reply. A client that finds its connection
 //! closed instead takes the command for failed.
 
-use super::Request;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -28,8 +27,8 @@ impl Exit {
     }
 
     /// A reply is written, or cannot be.
-    pub(super) fn replied(&self, request: &Request, result: &Result<String, String>) {
-        if request.method == "exit" && result.is_ok() {
+    pub(super) fn replied(&self, is_exit: bool, result: &Result<String, String>) {
+        if is_exit && result.is_ok() {
             self.is_replied.notify_one();
         }
     }

@@ -108,7 +108,7 @@ fn usages<C: ?Sized>(
 }
 
 /// The reply to a request as bytes, a piece at a time: the text of a dump is long.
-fn reply(id: &Value, result: &Result<String, String>) -> impl Iterator<Item = String> {
+fn reply<'a>(id: &Value, result: &'a Result<String, String>) -> impl Iterator<Item = String> + use<'a> {
     let (member, text, rest) = match result {
         Ok(text) => ("result", text, ",\"error\":null}"),
         Err(text) => ("error", text, "}"),
@@ -212,9 +212,12 @@ async fn converse(
                 let result = answer(&request).await;
                 let text_bytes = result.as_ref().unwrap_or_else(|error| error).len();
                 let pieces = reply(&request.id, &result);
+                let is_exit = request.method == "exit";
+                // Long arguments are not kept while the reply waits to be read.
+                drop(request);
                 let sent = send(&mut stream, pieces, text_bytes, idle, account).await;
                 REPLIED.fetch_add(1, Ordering::Release);
-                exit.replied(&request, &result);
+                exit.replied(is_exit, &result);
                 if let Err(error) = sent {
                     // A client that has gone is none that was cut.
                     let is_cut = matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::TimedOut);

@@ -4,8 +4,10 @@
 //! Length and depth are bounded before anything is built ([`Framer`]).
 
 use crate::jsonrpc::{BadFrame, Framer, Limits};
+use ovsdb::jsonrpc::ID_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Longest request in bytes: a jumbo packet in hexadecimal with room to spare.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -42,10 +44,12 @@ impl std::fmt::Display for BadRequest {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
-    id: Value,
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
     method: String,
-    params: Vec<Value>,
+    #[serde(borrow)]
+    params: Vec<&'a RawValue>,
 }
 
 /// Takes bytes, yields requests.
@@ -68,13 +72,15 @@ impl RequestReader {
     /// The next complete request. After an error the connection is to be closed.
     pub fn next_request(&mut self) -> Result<Option<Request>, BadRequest> {
         let Some(text) = self.0.next_object().map_err(BadRequest::Frame)? else { return Ok(None) };
-        let envelope: Envelope =
-            serde_json::from_str(text).map_err(|e| BadRequest::Malformed(e.to_string()))?;
-        let params = envelope.params.into_iter().map(|p| match p {
-            Value::String(text) => Some(text),
-            _ => None,
-        });
-        Ok(Some(Request { id: envelope.id, method: envelope.method, params: params.collect() }))
+        let malformed = |e: serde_json::Error| BadRequest::Malformed(e.to_string());
+        let envelope: Envelope<'_> = serde_json::from_str(text).map_err(malformed)?;
+        // The reply needs it until it is read, and its tree may take a hundred times its text.
+        if envelope.id.get().len() > ID_BYTES_MAX {
+            return Err(BadRequest::Malformed(format!("an \"id\" longer than {ID_BYTES_MAX} bytes")));
+        }
+        let id = serde_json::from_str(envelope.id.get()).map_err(malformed)?;
+        let params = envelope.params.iter().map(|p| serde_json::from_str::<String>(p.get()).ok());
+        Ok(Some(Request { id, method: envelope.method, params: params.collect() }))
     }
 
     /// Bytes kept.
@@ -121,6 +127,17 @@ mod tests {
             let result = all(&mut RequestReader::default(), bad);
             assert!(matches!(result, Err(BadRequest::Malformed(_))), "{bad:?}: {result:?}");
         }
+    }
+
+    #[test]
+    fn an_id_that_would_take_much_memory_is_refused() {
+        let with_id =
+            |id: String| format!("{{\"id\":{id},\"method\":\"m\",\"params\":[\"a\",[]]}}").into_bytes();
+        let request = all(&mut RequestReader::default(), &with_id("[{\"\":0}]".into())).unwrap();
+        assert_eq!((&request[0].id, &request[0].params), (&serde_json::json!([{"": 0}]), &None));
+        let long = format!("[{}0]", "{\"\":0},".repeat(ID_BYTES_MAX / 7));
+        let result = all(&mut RequestReader::default(), &with_id(long));
+        assert!(matches!(result, Err(BadRequest::Malformed(_))), "{result:?}");
     }
 
     #[test]

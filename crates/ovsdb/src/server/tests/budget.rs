@@ -92,7 +92,7 @@ fn results_beyond_the_budget_are_refused_and_nothing_is_changed() {
 
 #[test]
 fn inserted_rows_count_beside_the_request_that_inserts_them() {
-    let mut rig = rig(Limits { total_bytes: 32 * MIB, ..small() });
+    let mut rig = rig(Limits { total_bytes: 48 * MIB, ..small() });
     let session = rig.server.connect(false);
     let insert = json!({"op": "insert", "table": "T", "row": {}});
     for (count, expected) in [(20_000, None), (60_000, Some("resources exhausted"))] {
@@ -201,6 +201,38 @@ fn a_request_whose_tree_would_be_too_large_is_refused_before_it_is_read() {
     // As many bytes, and one value.
     let said = rig.say(session, "transact", json!(["D", {"op": "comment", "comment": "[".repeat(MIB)}]), 2);
     assert_eq!(said[0]["result"], json!([{}]));
+    // Of other methods, what is read are larger trees.
+    for (objects, expected) in [(10_000, None), (40_000, Some("resources exhausted"))] {
+        let said = rig.say(session, "list_dbs", json!(vec![json!({"": 0}); objects]), 3);
+        assert_eq!(said[0]["error"]["error"].as_str(), expected, "{objects} objects");
+    }
+    let said = rig.say(session, "transact", json!(vec![json!({"": 0}); 40_000]), 4);
+    assert_eq!(said[0]["error"]["error"], "syntax error", "and no such tree is made for an error");
+}
+
+#[test]
+fn an_id_is_bounded_and_charged_as_what_it_becomes() {
+    let mut rig = rig(Limits { waiting: 1_000, ..small() });
+    let session = rig.server.connect(false);
+    let objects = |count: usize| format!("[{}0]", "{\"\":0},".repeat(count));
+    for (method, count) in [("echo", 150_000), ("echo", 150), ("transact", 150), ("list_dbs", 150)] {
+        let text = format!("{{\"method\":\"{method}\",\"params\":[\"D\"],\"id\":{}}}", objects(count));
+        rig.server.handle_text(rig.now, session, &text).unwrap_err();
+    }
+    rig.server
+        .handle_text(
+            rig.now,
+            session,
+            &format!("{{\"method\":\"cancel\",\"params\":{},\"id\":null}}", objects(150_000)),
+        )
+        .unwrap();
+    let id = |n: usize| json!([vec![json!({"": 0}); 40], n]);
+    let waiting = (0..)
+        .find(|n| !rig.say(session, "transact", wait_for(1, 0), id(*n)).is_empty())
+        .unwrap();
+    assert!((60..200).contains(&waiting), "{waiting} ids of some 30 kB in 4 MiB");
+    rig.server.disconnect(session);
+    assert_eq!(rig.server.kept_bytes(), 0);
 }
 
 #[test]
