@@ -23,6 +23,8 @@ use crate::uuid::Uuid;
 pub(crate) const CHANGE_WORK: usize = 32;
 /// and copying an element of its sets and maps as much as comparing it with so many.
 pub(crate) const ELEMENT_WORK: usize = 2;
+/// Memory for the selected columns of a row in a set of such, besides the columns.
+const SELECTED_BYTES: usize = 64;
 
 impl Run<'_, '_> {
     pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
@@ -208,16 +210,26 @@ impl Run<'_, '_> {
         };
         let rows = members.array("rows")?.ok_or_else(|| members.missing("rows"))?;
         members.finish()?;
+        let row_bytes = SELECTED_BYTES + columns.len() * size_of::<Datum>();
+        let mut bytes = 0;
         let mut expected = BTreeSet::new();
         for json in rows {
+            self.spend(1 + columns.len())?;
             let mut row = Row::new(table_schema, Uuid::ZERO);
+            let mut given_bytes = row_bytes;
             for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
+                given_bytes += datum.heap_bytes();
                 row.set(column, datum);
             }
+            self.built.add(given_bytes)?;
+            bytes += given_bytes;
             expected.insert(selected(&row, &columns));
         }
-        let found: BTreeSet<Vec<Datum>> =
-            self.matching(table, &condition)?.iter().map(|row| selected(row, &columns)).collect();
+        let rows = self.matching(table, &condition)?;
+        self.built.add(rows.len() * row_bytes)?;
+        bytes += rows.len() * row_bytes;
+        let found: BTreeSet<Vec<Datum>> = rows.iter().map(|row| selected(row, &columns)).collect();
+        self.built.replace(bytes, 0)?;
         if (found == expected) == wants_equal {
             return Ok(OpResult::Done);
         }

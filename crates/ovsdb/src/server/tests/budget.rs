@@ -107,6 +107,24 @@ fn inserted_rows_count_beside_the_request_that_inserts_them() {
 }
 
 #[test]
+fn rows_that_are_waited_for_count_with_all_their_columns() {
+    let mut rig = rig(Limits { session_bytes: MIB, ..small() });
+    let session = rig.server.connect(false);
+    for i in 0..100 {
+        rig.put(i, "");
+    }
+    let mut wait = |count: usize| {
+        let rows: Vec<Value> = (0..count).map(|i| json!({"i": i})).collect();
+        let wait =
+            json!({"op": "wait", "table": "T", "where": [], "until": "!=", "timeout": 0, "rows": rows});
+        // What one of them takes is free again after it.
+        rig.say(session, "transact", json!(["D", wait, wait, wait]), 1)
+    };
+    assert_eq!(wait(3_000)[0]["result"], json!([{}, {}, {}]));
+    assert_eq!(error_of(&wait(6_000)), "resources exhausted");
+}
+
+#[test]
 fn rows_that_grow_beyond_the_budget_are_refused() {
     let mut rig = rig(small());
     let session = rig.server.connect(false);
@@ -227,9 +245,7 @@ fn an_id_is_bounded_and_charged_as_what_it_becomes() {
         )
         .unwrap();
     let id = |n: usize| json!([vec![json!({"": 0}); 40], n]);
-    let waiting = (0..)
-        .find(|n| !rig.say(session, "transact", wait_for(1, 0), id(*n)).is_empty())
-        .unwrap();
+    let waiting = (0..).find(|n| !rig.say(session, "transact", wait_for(1, 0), id(*n)).is_empty()).unwrap();
     assert!((60..200).contains(&waiting), "{waiting} ids of some 30 kB in 4 MiB");
     rig.server.disconnect(session);
     assert_eq!(rig.server.kept_bytes(), 0);
