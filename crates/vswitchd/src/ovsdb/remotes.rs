@@ -9,7 +9,7 @@ use super::session::{End, converse};
 use super::state::{State, now};
 use super::tls_sources;
 use ovsdb::server::LockCounts;
-use ovsdb::{Datum, Row, TableIdx, TableSchema};
+use ovsdb::{AtomType, BaseType, ColumnType, Datum, Row, TableIdx, TableSchema};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -267,7 +267,8 @@ impl Remotes {
     }
 }
 
-/// The row with an updated status; `None` if it is up to date, or has no such columns.
+/// The row with an updated status; `None` if it is up to date, or has no such columns. Those of other types
+/// than the Manager table's are somebody else's, and would hold what the file cannot be read with.
 fn with_status(
     schema: &TableSchema,
     row: &Row,
@@ -275,15 +276,30 @@ fn with_status(
     status: BTreeMap<String, String>,
 ) -> Option<Row> {
     let mut new = row.clone();
-    let mut set = |name: &str, datum: Datum| {
-        if let Some(column) = schema.find(name) {
+    let mut set = |name: &str, takes: fn(&ColumnType) -> bool, datum: Datum| {
+        if let Some(column) = schema.find(name).filter(|column| takes(&schema.column(*column).kind)) {
             new.set(column, datum);
         }
     };
-    set("is_connected", Datum::scalar(is_connected));
-    set("status", Datum::map(status));
+    set("is_connected", is_boolean, Datum::scalar(is_connected));
+    set("status", is_any_text_by_name, Datum::map(status));
     let has_changed = row.changed_columns(&new).next().is_some();
     has_changed.then_some(new)
+}
+
+fn is_boolean(kind: &ColumnType) -> bool {
+    is_any(&kind.key, AtomType::Boolean) && kind.value.is_none()
+}
+
+fn is_any_text_by_name(kind: &ColumnType) -> bool {
+    let is_any_text = |base| is_any(base, AtomType::String);
+    is_any_text(&kind.key)
+        && kind.value.as_ref().is_some_and(is_any_text)
+        && (kind.min, kind.max) == (0, u32::MAX)
+}
+
+fn is_any(base: &BaseType, kind: AtomType) -> bool {
+    base.kind == kind && !base.has_constraints()
 }
 
 /// The status of a target that can be neither connected to nor listened on; `None` for any other.
@@ -559,5 +575,32 @@ impl Keep for Outgoing {
     fn changed(&self) -> impl Future<Output = ()> + use<> {
         let shared = self.remote.shared.clone();
         async move { shared.changed.notified().await }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ovsdb::{Schema, Uuid};
+    use serde_json::json;
+
+    #[test]
+    fn a_status_is_written_only_to_columns_that_take_any() {
+        let written = |is_connected: serde_json::Value, status: serde_json::Value| {
+            let columns = json!({"is_connected": {"type": is_connected}, "status": {"type": status}});
+            let schema = json!({"name": "D", "version": "1.0.0", "tables": {"T": {"columns": columns}}});
+            let schema = Schema::from_json(&schema).unwrap();
+            let table = &schema.tables()[0];
+            let status = BTreeMap::from([("state".to_owned(), "ACTIVE".to_owned())]);
+            let row = Row::new(table, Uuid::ZERO);
+            with_status(table, &row, true, status).map(|new| row.changed_columns(&new).count())
+        };
+        let map = |max: serde_json::Value| json!({"key": "string", "value": "string", "min": 0, "max": max});
+        assert_eq!(written(json!("boolean"), map(json!("unlimited"))), Some(2));
+        assert_eq!(written(json!({"key": "boolean", "min": 0}), json!("string")), Some(1));
+        assert_eq!(written(json!("string"), map(json!(2))), None);
+        let few = json!({"key": {"type": "string", "enum": ["set", ["state"]]}, "value": "string",
+            "min": 0, "max": "unlimited"});
+        assert_eq!(written(json!({"key": "boolean", "value": "boolean", "min": 0}), few), None);
     }
 }

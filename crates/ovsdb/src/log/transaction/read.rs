@@ -173,7 +173,8 @@ impl<'de> Visitor<'de> for Columns<'_> {
             };
             let column = self.table.column(idx);
             let is_diff = self.is_diff && is_composite(&column.kind);
-            let datum = map.next_value_seed(Value { column, is_diff })?;
+            let value = Value { column, is_diff, takes_defaults: self.unknown == Unknown::Refused };
+            let datum = map.next_value_seed(value)?;
             let datum = if is_diff { self.row.get(idx).apply_difference(&datum) } else { datum };
             if is_diff && !has_allowed_size(&column.kind, datum.len()) {
                 let name = &column.name;
@@ -248,6 +249,9 @@ impl Visitor<'_> for UuidText {
 struct Value<'a> {
     column: &'a ColumnSchema,
     is_diff: bool,
+    /// Whether an atom may be the default of its type whatever the constraints: rows that were there when
+    /// their column came have it, and later records may show it.
+    takes_defaults: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -256,7 +260,8 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Datum, D::Error> {
         let column = self.column;
         let kind = &column.kind;
-        let datum = match deserializer.deserialize_any(ValueVisitor(kind))? {
+        let visitor = ValueVisitor { kind, takes_defaults: self.takes_defaults };
+        let datum = match deserializer.deserialize_any(visitor)? {
             Read::Atom(atom) => Ok(Datum::scalar(atom)),
             Read::Set(atoms) => Datum::unique_set(atoms),
             Read::Map(pairs) => Datum::unique_map(pairs),
@@ -281,14 +286,21 @@ enum Read {
     Map(Vec<(Atom, Atom)>),
 }
 
-struct ValueVisitor<'a>(&'a ColumnType);
+struct ValueVisitor<'a> {
+    kind: &'a ColumnType,
+    takes_defaults: bool,
+}
 
-impl ValueVisitor<'_> {
+impl<'a> ValueVisitor<'a> {
+    fn seed(&self, base: &'a BaseType) -> AtomSeed<'a> {
+        AtomSeed { base, takes_default: self.takes_defaults }
+    }
+
     fn atom<E: de::Error>(self, read: impl FnOnce(AtomType) -> Option<Atom>) -> Result<Read, E> {
-        if self.0.is_map() {
+        if self.kind.is_map() {
             return Err(E::custom("expected a map"));
         }
-        atom(&self.0.key, read).map(Read::Atom)
+        self.seed(&self.kind.key).atom(read).map(Read::Atom)
     }
 }
 
@@ -296,7 +308,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_> {
     type Value = Read;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", if self.0.is_map() { "a map" } else { "an atom or a set" })
+        write!(f, "{}", if self.kind.is_map() { "a map" } else { "an atom or a set" })
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Read, E> {
@@ -320,15 +332,16 @@ impl<'de> Visitor<'de> for ValueVisitor<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Read, A::Error> {
-        let kind = self.0;
+        let kind = self.kind;
         let wrong = || de::Error::custom("expected a set, a map or a UUID");
         let read = match seq.next_element_seed(Tag)?.ok_or_else(wrong)? {
             Tagged::Set if !kind.is_map() => {
-                Read::Set(seq.next_element_seed(Elements(AtomSeed(&kind.key)))?.ok_or_else(wrong)?)
+                Read::Set(seq.next_element_seed(Elements(self.seed(&kind.key)))?.ok_or_else(wrong)?)
             }
             Tagged::Map => {
                 let value = kind.value.as_ref().ok_or_else(wrong)?;
-                Read::Map(seq.next_element_seed(Elements(PairSeed(&kind.key, value)))?.ok_or_else(wrong)?)
+                let pair = PairSeed(self.seed(&kind.key), self.seed(value));
+                Read::Map(seq.next_element_seed(Elements(pair))?.ok_or_else(wrong)?)
             }
             Tagged::Uuid if !kind.is_map() && kind.key.kind == AtomType::Uuid => {
                 Read::Atom(Atom::Uuid(seq.next_element_seed(UuidText)?.ok_or_else(wrong)?))
@@ -405,7 +418,7 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Elements<S> {
 
 /// A pair of a map: an array of two.
 #[derive(Clone, Copy)]
-struct PairSeed<'a>(&'a BaseType, &'a BaseType);
+struct PairSeed<'a>(AtomSeed<'a>, AtomSeed<'a>);
 
 impl<'de> DeserializeSeed<'de> for PairSeed<'_> {
     type Value = (Atom, Atom);
@@ -423,8 +436,8 @@ impl<'de> Visitor<'de> for PairSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let key = seq.next_element_seed(AtomSeed(self.0))?;
-        let value = seq.next_element_seed(AtomSeed(self.1))?;
+        let key = seq.next_element_seed(self.0)?;
+        let value = seq.next_element_seed(self.1)?;
         let more = seq.next_element::<IgnoredAny>()?.is_some();
         match (key, value) {
             (Some(key), Some(value)) if !more => Ok((key, value)),
@@ -435,7 +448,22 @@ impl<'de> Visitor<'de> for PairSeed<'_> {
 
 /// A single atom of a type.
 #[derive(Clone, Copy)]
-struct AtomSeed<'a>(&'a BaseType);
+struct AtomSeed<'a> {
+    base: &'a BaseType,
+    takes_default: bool,
+}
+
+impl AtomSeed<'_> {
+    /// An atom within its constraints.
+    fn atom<E: de::Error>(self, read: impl FnOnce(AtomType) -> Option<Atom>) -> Result<Atom, E> {
+        let base = self.base;
+        let atom = read(base.kind).ok_or_else(|| E::custom(format_args!("expected {}", base.kind)))?;
+        if base.has_constraints() && !(self.takes_default && atom == base.kind.default_atom()) {
+            base.check(&atom).map_err(E::custom)?;
+        }
+        Ok(atom)
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for AtomSeed<'_> {
     type Value = Atom;
@@ -449,47 +477,38 @@ impl<'de> Visitor<'de> for AtomSeed<'_> {
     type Value = Atom;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.kind)
+        write!(f, "{}", self.base.kind)
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Atom, E> {
-        atom(self.0, |kind| read_bool(kind, value))
+        self.atom(|kind| read_bool(kind, value))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Atom, E> {
-        atom(self.0, |kind| read_integer(kind, value))
+        self.atom(|kind| read_integer(kind, value))
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<Atom, E> {
-        atom(self.0, |kind| read_unsigned(kind, value))
+        self.atom(|kind| read_unsigned(kind, value))
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Atom, E> {
-        atom(self.0, |kind| read_float(kind, value))
+        self.atom(|kind| read_float(kind, value))
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Atom, E> {
-        atom(self.0, |kind| read_string(kind, value))
+        self.atom(|kind| read_string(kind, value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Atom, A::Error> {
         let wrong = || de::Error::custom("expected an atom");
         let Some(Tagged::Uuid) = seq.next_element_seed(Tag)? else { return Err(wrong()) };
         let uuid = seq.next_element_seed(UuidText)?.ok_or_else(wrong)?;
-        if seq.next_element::<IgnoredAny>()?.is_some() || self.0.kind != AtomType::Uuid {
+        if seq.next_element::<IgnoredAny>()?.is_some() || self.base.kind != AtomType::Uuid {
             return Err(wrong());
         }
         Ok(Atom::Uuid(uuid))
     }
-}
-
-/// An atom within its constraints.
-fn atom<E: de::Error>(base: &BaseType, read: impl FnOnce(AtomType) -> Option<Atom>) -> Result<Atom, E> {
-    let atom = read(base.kind).ok_or_else(|| E::custom(format_args!("expected {}", base.kind)))?;
-    if base.has_constraints() {
-        base.check(&atom).map_err(E::custom)?;
-    }
-    Ok(atom)
 }
 
 fn read_bool(kind: AtomType, value: bool) -> Option<Atom> {

@@ -24,11 +24,15 @@ struct Rig {
 
 impl Rig {
     fn new(seed: u64, sessions: usize) -> Rig {
+        let disk = Disk::new(seed);
         let schema = json!({"name": "D", "version": "1.0.0", "tables": {
             "T": {"columns": {"name": {"type": "string"}}, "indexes": [["name"]]}}});
-        let disk = Disk::new(seed);
         let schema = Schema::from_json(&schema).unwrap();
         disk.set_file(&frame::record(Magic::Standalone, &encode_schema(&schema)));
+        Rig::on(disk, seed, sessions)
+    }
+
+    fn on(disk: Disk, seed: u64, sessions: usize) -> Rig {
         let now = Now { at: Instant::now(), date_ms: 1 };
         let mut ids = UuidGenerator::from_seed(seed);
         let directory: Arc<dyn LogDirectory> = Arc::new(disk.clone());
@@ -144,6 +148,40 @@ fn what_is_no_change_of_the_same_database_finds_those_before_it_in_the_log() {
     let before = rig.disk.writes();
     (0..10_000).for_each(|n| rig.send(0, n, &[insert(&format!("row {n}"))]));
     assert!((10..=200).contains(&(rig.disk.writes() - before)), "{}", rig.disk.writes() - before);
+}
+
+#[test]
+fn a_default_outside_the_constraints_can_be_changed_and_the_file_can_be_read() {
+    let mut rig = Rig::new(1, 1);
+    rig.send(0, 1, &[insert("a"), insert("b")]);
+    let least = json!({"type": "integer", "minInteger": 1});
+    // Rows that are there get a default that the columns do not take, as with the stock server.
+    let schema = json!({"name": "D", "version": "2.0.0", "tables": {"T": {"columns": {
+        "name": {"type": "string"}, "one": {"type": {"key": least}},
+        "set": {"type": {"key": least, "min": 1, "max": 2}},
+        "map": {"type": {"key": least, "value": least, "min": 1, "max": 2}}}}}});
+    rig.say(rig.sessions[0], &Message::request("convert", &json!(["D", schema]), 2));
+    let at = |name: &str| json!([["name", "==", name]]);
+    for (id, operation) in [
+        json!({"op": "update", "table": "T", "where": at("a"),
+            "row": {"set": 5, "map": ["map", [[5, 5]]], "one": 5}}),
+        json!({"op": "mutate", "table": "T", "where": at("b"), "mutations": [["set", "insert", 5]]}),
+        json!({"op": "mutate", "table": "T", "where": at("b"),
+            "mutations": [["map", "insert", ["map", [[5, 5]]]]]}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        rig.send(0, id, &[operation]);
+        rig.server.flush(rig.now);
+        assert_eq!(rig.in_file().len(), 2);
+        rig.server.compact("D").unwrap();
+        while let Some((database, job)) = rig.server.poll_job(rig.now) {
+            rig.server.handle_done(rig.now, database, job.run());
+        }
+        assert_eq!(rig.in_file().len(), 2);
+    }
+    assert!(rig.heard(0).iter().all(|reply| reply["error"].is_null()));
 }
 
 /// A life of random turns under random faults.
