@@ -36,8 +36,8 @@ impl Hosted {
         let txn = ids.next_uuid();
         Hosted {
             number: DatabaseNo(ids.next_u64()),
+            last_commit: storage.as_ref().map_or(0, Storage::committed),
             storage,
-            last_commit: 0,
             model,
             monitors: Monitors::new(schema.clone(), txn),
             owners: HashMap::new(),

@@ -51,7 +51,8 @@ const RETRY_FAILED_MS: u64 = 1_000;
 /// The bodies of a compacted file, one call of the argument for each. Runs on another thread.
 pub type Snapshot = Box<dyn FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> + Send>;
 
-/// The number of a commit. The first one after opening is 1; 0 is what the file held then.
+/// The number of a commit. What the file held when it was opened counts as commit 1, which was read and need
+/// not be on the disk: the process that wrote it may have ended before a sync. The next one is 2; 0 is none.
 pub type CommitNo = u64;
 
 /// What a file's size is compared with to decide whether it has grown too much.
@@ -261,7 +262,7 @@ impl Journal {
         Journal {
             directory,
             writer,
-            committed: 0,
+            committed: 1,
             durable: 0,
             wanted: 0,
             syncing: None,

@@ -346,6 +346,11 @@ impl Storage {
         self.journal.want_durable(number);
     }
 
+    /// The number of the last transaction.
+    pub fn committed(&self) -> CommitNo {
+        self.journal.committed()
+    }
+
     /// Every transaction up to this survives a power cut.
     pub fn durable(&self) -> CommitNo {
         self.journal.durable()

@@ -151,6 +151,31 @@ fn what_is_no_change_of_the_same_database_finds_those_before_it_in_the_log() {
 }
 
 #[test]
+fn what_was_read_at_the_start_is_durable_only_once_it_is_on_the_disk() {
+    let mut rig = Rig::new(1, 1);
+    rig.send(0, 1, &[insert("a")]);
+    rig.server.flush(rig.now);
+    // The process is killed before a sync, and the next one finds the row in the page cache.
+    let mut rig = Rig::on(rig.disk.after_kill(1), 1, 1);
+    let durable = json!({"op": "commit", "durable": true});
+    rig.send(0, 2, &[select(), durable.clone()]);
+    rig.server.flush(rig.now);
+    assert!(rig.heard(0).is_empty(), "it is not on the disk yet");
+    while let Some((database, job)) = rig.server.poll_job(rig.now) {
+        rig.server.handle_done(rig.now, database, job.run());
+    }
+    assert_eq!(rig.heard(0)[0]["result"][0]["rows"], json!([{"name": "a"}]));
+    for seed in 0..20 {
+        let file = rig.disk.after_power_cut(seed).open().unwrap();
+        let contents = storage::read(&*file, &mut UuidGenerator::from_seed(9)).unwrap();
+        assert_eq!(names(&contents.database), BTreeSet::from(["a".to_owned()]));
+    }
+    rig.send(0, 3, &[durable]);
+    rig.server.flush(rig.now);
+    assert_eq!(rig.heard(0).len(), 1, "it is now");
+}
+
+#[test]
 fn a_default_outside_the_constraints_can_be_changed_and_the_file_can_be_read() {
     let mut rig = Rig::new(1, 1);
     rig.send(0, 1, &[insert("a"), insert("b")]);

@@ -186,7 +186,7 @@ fn live(
                 Event::Durable(number) => {
                     known.uncut.drain(..std::mem::take(&mut known.replaced));
                     if mutation != Mutation::WriteErrorIgnored {
-                        known.durable = known.durable.max(before + number as usize);
+                        known.durable = known.durable.max(before + number as usize - 1);
                     }
                 }
                 Event::Compacted { .. } => known.replaced = known.uncut.len(),
@@ -197,7 +197,7 @@ fn live(
             break;
         }
     }
-    assert!(journal.committed() as usize + before >= known.durable || mutation != Mutation::None);
+    assert!(journal.committed() as usize - 1 + before >= known.durable || mutation != Mutation::None);
     known
 }
 
@@ -314,19 +314,19 @@ fn many_commits_share_one_sync() {
     disk.set_file(b"");
     let mut journal = journal_of(&disk);
     for n in 1..=100 {
-        journal.append(&body(n)).unwrap();
-        journal.want_durable(n);
+        let number = journal.append(&body(n)).unwrap();
+        journal.want_durable(number);
     }
     let numbers: Vec<u64> = (1..=100).collect();
     let events = drain(&mut journal, &numbers);
     // Another process may have written the file, so it is written anew for the first who asks.
-    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(100)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(101)]), "{events:?}");
     for n in 101..=200 {
-        journal.append(&body(n)).unwrap();
-        journal.want_durable(n);
+        let number = journal.append(&body(n)).unwrap();
+        journal.want_durable(number);
     }
     let events = drain(&mut journal, &[]);
-    assert!(matches!(events[..], [Event::Durable(200)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Durable(201)]), "{events:?}");
 }
 
 #[test]
@@ -352,17 +352,17 @@ fn a_failed_commit_comes_back(seed: u64, faults: Faults) -> bool {
     disk.set_file(b"");
     let mut journal = journal_of(&disk);
     journal.append(&body(1)).unwrap();
-    journal.want_durable(1);
+    journal.want_durable(2);
     drain(&mut journal, &[1]);
     journal.append(&body(2)).unwrap();
-    journal.want_durable(2);
+    journal.want_durable(3);
     let sync = journal.poll_job(0, || unreachable!("a sync is enough")).unwrap();
     disk.set_faults(Faults { write_error: 1, ..faults });
     journal.append(&body(3)).unwrap_err();
     disk.set_faults(Faults::default());
     journal.handle_done(0, sync.run());
     drain(&mut journal, &[1, 2]);
-    assert_eq!(journal.durable(), 2);
+    assert_eq!(journal.durable(), 3);
     assert_eq!(open(&disk).unwrap().0, [1, 2], "seed {seed}");
     (0..20).any(|seed| open(&disk.after_power_cut(seed)).unwrap().0 != [1, 2])
 }
@@ -395,7 +395,7 @@ fn where_failed_commits_may_come_back_the_file_is_written_anew_until_that_succee
     let write = journal.poll_job(60_000, || snapshot(&[1])).unwrap();
     journal.handle_done(60_000, write.run());
     let events = drain(&mut journal, &[1]);
-    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(1)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(2)]), "{events:?}");
     assert!(journal.poll_job(1_000_000, || snapshot(&[1])).is_none());
 }
 
@@ -418,7 +418,7 @@ fn who_commits_to_a_file_that_is_lost_need_not_wait_for_long_until_another_is_wr
     let write = journal.poll_job(1_000, || snapshot(&[1])).expect("a commit has failed again");
     journal.handle_done(1_000, write.run());
     let events = drain(&mut journal, &[1]);
-    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(1)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(2)]), "{events:?}");
     journal.append(&body(4)).unwrap();
     assert_eq!(open(&disk).unwrap().0, [1, 4]);
 }
@@ -429,18 +429,18 @@ fn after_a_failed_sync_the_file_is_written_anew_and_only_then_are_commits_durabl
     disk.set_file(b"");
     let mut journal = journal_of(&disk);
     journal.append(&body(0)).unwrap();
-    journal.want_durable(1);
-    drain(&mut journal, &[0]);
-    assert_eq!(journal.durable(), 1);
-    journal.append(&body(1)).unwrap();
     journal.want_durable(2);
+    drain(&mut journal, &[0]);
+    assert_eq!(journal.durable(), 2);
+    journal.append(&body(1)).unwrap();
+    journal.want_durable(3);
     disk.set_faults(Faults { sync_error: 1, ..Faults::default() });
     let sync = journal.poll_job(0, || unreachable!("a sync comes first")).unwrap();
     journal.handle_done(0, sync.run());
     assert!(journal.poll_event().is_none());
     disk.set_faults(Faults::default());
     let events = drain(&mut journal, &[0, 1]);
-    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(2)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(3)]), "{events:?}");
     assert_eq!(open(&disk.after_power_cut(2)).unwrap().0, [0, 1]);
 }
 
@@ -450,18 +450,18 @@ fn a_sync_that_fails_for_good_is_reported_and_tried_again_for_the_next_who_asks(
     disk.set_file(b"");
     let mut journal = journal_of(&disk);
     journal.append(&body(1)).unwrap();
-    journal.want_durable(1);
+    journal.want_durable(2);
     disk.set_faults(Faults { sync_error: 1, ..Faults::default() });
     let events = drain(&mut journal, &[1]);
     assert!(
-        matches!(events[..], [Event::NotDurable { upto: 1, .. }, Event::NotCompacted { .. }]),
+        matches!(events[..], [Event::NotDurable { upto: 2, .. }, Event::NotCompacted { .. }]),
         "{events:?}"
     );
     disk.set_faults(Faults::default());
     assert!(drain(&mut journal, &[1]).is_empty());
-    journal.want_durable(1);
+    journal.want_durable(2);
     let events = drain(&mut journal, &[1]);
-    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(1)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(2)]), "{events:?}");
 }
 
 #[test]

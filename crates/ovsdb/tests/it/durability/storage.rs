@@ -124,7 +124,8 @@ fn live(
     known.states.append(&mut known.doubtful);
     known.states.push(database.snapshot());
     // Number of a commit → place in the states; transactions that change nothing that is kept share a number.
-    let mut state_of = vec![known.states.len() - 1];
+    // What was found has the first.
+    let mut state_of = vec![known.states.len() - 1; 2];
     let (mut jobs, mut results) = (Vec::new(), Vec::new());
     for now_ms in 0..30 + chance.below(60) {
         match chance.below(8) {
