@@ -4,6 +4,7 @@
 use crate::atom::AtomType;
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
+use crate::execute::operations::ELEMENT_WORK;
 use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
@@ -43,8 +44,8 @@ pub(crate) enum Function {
     Excludes,
 }
 
-/// So many bytes of an argument cost as much as a clause,
-const ARGUMENT_BYTES: usize = 256;
+/// So many bytes of a value cost as much as a clause,
+const VALUE_BYTES: usize = 256;
 /// and fetching the row as much as so many.
 pub(crate) const ROW_WORK: usize = 3;
 
@@ -99,14 +100,9 @@ impl Condition {
         self.clauses.into_iter()
     }
 
-    /// What it costs to find a row and to check it, at most: 1 for each clause, and more for those with long
-    /// arguments.
+    /// What it costs to find a row and to check it, at most.
     pub(crate) fn cost(&self) -> usize {
-        let argument = |clause: &Clause| match clause {
-            Clause::Constant(_) => 0,
-            Clause::Column { argument, .. } => argument.heap_bytes() / ARGUMENT_BYTES,
-        };
-        ROW_WORK + self.clauses.len() + self.clauses.iter().map(argument).sum::<usize>()
+        ROW_WORK + self.clauses.iter().map(Clause::cost).sum::<usize>()
     }
 
     /// The columns that are asked for.
@@ -170,6 +166,14 @@ impl Clause {
         Ok(Clause::Column { column, function, argument })
     }
 
+    /// What it costs to check a row: 1, and more where the argument is long.
+    pub(crate) fn cost(&self) -> usize {
+        match self {
+            Clause::Constant(_) => 1,
+            Clause::Column { argument, .. } => 1 + elements_cost(argument),
+        }
+    }
+
     /// Whether `row` satisfies it.
     pub(crate) fn matches(&self, row: &Row) -> bool {
         let (column, function, argument) = match self {
@@ -190,6 +194,12 @@ impl Clause {
             Function::Greater => value > argument,
         }
     }
+}
+
+/// What it costs to compare a value with another, or to look for each of its elements there, besides the
+/// clause: nothing for one that is short.
+pub(crate) fn elements_cost(datum: &Datum) -> usize {
+    datum.len().saturating_sub(1) * ELEMENT_WORK + datum.heap_bytes() / VALUE_BYTES
 }
 
 /// "unknown column".

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
-use crate::execute::condition::{Condition, unknown_column};
+use crate::execute::condition::{Condition, elements_cost, unknown_column};
 use crate::execute::mutation::Mutation;
 use crate::execute::rbac::Act;
 use crate::execute::{OpResult, RowText, Run, Stop, WORK_MAX};
@@ -21,7 +21,8 @@ use crate::uuid::Uuid;
 
 /// Changing a row costs as much as comparing it with so many clauses,
 pub(crate) const CHANGE_WORK: usize = 32;
-/// and copying an element of its sets and maps as much as comparing it with so many.
+/// and copying an element of its sets and maps, or comparing one beyond the first, as much as comparing it with
+/// so many.
 pub(crate) const ELEMENT_WORK: usize = 2;
 /// Memory for the selected columns of a row in a set of such, besides the columns.
 const SELECTED_BYTES: usize = 64;
@@ -80,6 +81,7 @@ impl Run<'_, '_> {
         // requested.
         let mut rows = self.matching(table, &condition)?;
         if let Some(sort) = &sort {
+            self.spend_on_comparing(&rows, sort)?;
             rows.sort_by(|a, b| {
                 let by_column = sort.iter().map(|column| a.get(*column).cmp(b.get(*column)));
                 by_column.fold(Ordering::Equal, Ordering::then)
@@ -87,6 +89,9 @@ impl Run<'_, '_> {
         }
         let mut seen = BTreeSet::new();
         let can_repeat = !columns.contains(&ColumnIdx::UUID);
+        if can_repeat {
+            self.spend_on_comparing(&rows, &columns)?;
+        }
         // Members are written by name, as everywhere.
         columns.sort_by_key(|column| &table_schema.column(*column).name);
         let mut found = Vec::new();
@@ -226,6 +231,7 @@ impl Run<'_, '_> {
             expected.insert(selected(&row, &columns));
         }
         let rows = self.matching(table, &condition)?;
+        self.spend_on_comparing(&rows, &columns)?;
         self.built.add(rows.len() * row_bytes)?;
         bytes += rows.len() * row_bytes;
         let found: BTreeSet<Vec<Datum>> = rows.iter().map(|row| selected(row, &columns)).collect();
@@ -292,6 +298,16 @@ impl Run<'_, '_> {
         self.spend(database.row_count(table) * condition.cost())?;
         let rows = self.transaction.database().rows(table);
         Ok(rows.filter(|row| condition.matches_all(row)).cloned().collect())
+    }
+
+    /// Counts the work for sorting rows by these columns, or for telling apart those in which they differ:
+    /// each may be compared with several, and with all of its elements.
+    fn spend_on_comparing(&mut self, rows: &[Row], columns: &[ColumnIdx]) -> Result<(), Error> {
+        let times = 1 + rows.len().checked_ilog2().unwrap_or(0) as usize;
+        rows.iter().try_for_each(|row| {
+            let elements: usize = columns.iter().map(|column| elements_cost(row.get(*column))).sum();
+            self.spend(columns.len() + times * elements)
+        })
     }
 
     /// Counts work, in clauses that rows are compared with. `Err` "resources exhausted": it is too much for

@@ -211,6 +211,33 @@ fn a_transaction_that_copies_too_much_is_refused() {
 }
 
 #[test]
+fn a_transaction_that_compares_long_values_often_is_refused() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let pairs: Vec<Value> = (0..5_000).map(|n| json!([n.to_string(), ""])).collect();
+    let insert = json!({"op": "insert", "table": "T", "row": {"m": ["map", pairs]}});
+    let mut operations = vec![json!("D")];
+    operations.extend(vec![insert; 20]);
+    rig.ask(session, "transact", json!(operations));
+    let wait = json!({"op": "wait", "table": "T", "where": [], "columns": ["m"], "until": "!=", "rows": [],
+        "timeout": 0});
+    let select = json!({"op": "select", "table": "T", "where": [], "columns": ["i"], "sort": ["m"]});
+    let alike = json!({"op": "select", "table": "T", "where": [["i", "==", 0]], "columns": ["m", "i"]});
+    let includes = json!({"op": "select", "table": "T", "columns": [],
+        "where": [["m", "includes", ["map", pairs]], ["i", "!=", 0]]});
+    for (operation, few, many) in [(wait, 40, 100), (select, 40, 100), (alike, 40, 100), (includes, 200, 400)]
+    {
+        let mut run = |count: usize| {
+            let mut operations = vec![json!("D")];
+            operations.extend(vec![operation.clone(); count]);
+            rig.say(session, "transact", json!(operations), 1)
+        };
+        assert!(run(few)[0]["result"][few - 1]["error"].is_null(), "{} {few}", operation["op"]);
+        assert_eq!(error_of(&run(many)), "resources exhausted", "{} {many}", operation["op"]);
+    }
+}
+
+#[test]
 fn a_request_whose_tree_would_be_too_large_is_refused_before_it_is_read() {
     let mut rig = rig(small());
     let session = rig.server.connect(false);
