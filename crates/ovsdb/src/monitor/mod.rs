@@ -22,6 +22,7 @@ use crate::{Changes, Database, Error, Schema, Uuid};
 use history::{History, Position};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 /// Texts of updates that a feed keeps.
@@ -44,7 +45,8 @@ pub struct Monitors {
     monitors: BTreeMap<MonitorId, Monitor>,
     /// By numbers of our own: no hash that keeps clients from choosing them.
     feeds: hashbrown::HashMap<FeedId, Feed>,
-    by_key: HashMap<String, FeedId>,
+    /// By a hash of the requests that they come from: a text would grow with each change of conditions.
+    by_key: HashMap<u64, FeedId>,
     next: u64,
     work: usize,
 }
@@ -61,7 +63,7 @@ struct Monitor {
 
 #[derive(Debug)]
 struct Feed {
-    key: String,
+    key: u64,
     spec: Arc<Spec>,
     users: usize,
     /// The initial contents, while they are still being sent.
@@ -148,7 +150,7 @@ impl Monitors {
         if spec.form == Form::Since {
             self.history.keep();
         }
-        let key = format!("{:?} {requests}", spec.form);
+        let key = self.by_key.hasher().hash_one((spec.form.method(), requests.to_string()));
         let feed = self.subscribe(key, spec);
         let now = self.history.now();
         let from = since.and_then(|txn| self.history.find(txn));
@@ -208,9 +210,8 @@ impl Monitors {
         let form = after.form;
         let is_renamed = form == Form::Since && monitor.named < monitor.position && *before != after;
         let updates = updates.or_else(|| is_renamed.then(|| b"{}".to_vec()));
-        // Unique: a monitor that requests these conditions from the start has a different key.
-        let key = format!("{} then {requests}", self.feeds[&old_feed].key);
-        let key = if key.len() > KEY_BYTES_MAX { format!("monitor {}", id.0) } else { key };
+        // Another than that of a monitor that requests these conditions from the start.
+        let key = self.by_key.hasher().hash_one((self.feeds[&old_feed].key, requests.to_string()));
         let feed = if *before == after { old_feed } else { self.subscribe(key, after) };
         let monitor = self.monitors.get_mut(&id).expect("looked at above");
         monitor.feed = feed;
@@ -259,7 +260,7 @@ impl Monitors {
         self.history.last_txn()
     }
 
-    fn subscribe(&mut self, key: String, spec: Spec) -> FeedId {
+    fn subscribe(&mut self, key: u64, spec: Spec) -> FeedId {
         if let Some(&id) = self.by_key.get(&key)
             && *self.feeds[&id].spec == spec
         {
@@ -268,7 +269,7 @@ impl Monitors {
         }
         let id = self.next;
         self.next += 1;
-        self.by_key.insert(key.clone(), id);
+        self.by_key.insert(key, id);
         let feed = Feed { key, spec: Arc::new(spec), users: 1, initial: None, texts: VecDeque::new() };
         self.feeds.insert(id, feed);
         id
@@ -325,9 +326,6 @@ impl Monitors {
         text
     }
 }
-
-/// A feed's key is no longer than this.
-const KEY_BYTES_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 //! session: they are the database. A request that exceeds a budget is refused with the error "resources
 //! exhausted".
 
-use super::session::{Session, SessionId};
+use super::session::{MonitorCharge, Session, SessionId};
 use super::state::{Budget, Limits, Server};
 use crate::Error;
 use crate::execute::Room;
@@ -31,8 +31,10 @@ impl Default for Limits {
 const LOCK_BYTES: usize = 256;
 /// Memory for a monitor besides its request.
 const MONITOR_BYTES: usize = 1_024;
+/// Memory for a table of it, besides its request.
+const MONITOR_TABLE_BYTES: usize = 256;
 /// A monitor keeps what it was asked for as its conditions, columns and names.
-const MONITOR_BYTES_PER_BYTE: usize = 4;
+const MONITOR_BYTES_PER_BYTE: usize = 6;
 /// Memory for a waiting transaction besides its operations.
 const WAITING_BYTES: usize = 256;
 /// Requests up to this are not looked at before they are read.
@@ -163,9 +165,29 @@ pub(super) fn lock_bytes(name: &str) -> usize {
     LOCK_BYTES + 2 * name.len()
 }
 
-/// The charge for a monitor requested with `params`.
-pub(super) fn monitor_bytes(params: &Value) -> usize {
-    MONITOR_BYTES + MONITOR_BYTES_PER_BYTE * params.to_string().len()
+impl MonitorCharge {
+    /// For a monitor with this text as its id, and for the tables that `requests` say something of.
+    pub(super) fn of(key: &str, requests: &Value) -> MonitorCharge {
+        let says_nothing = |json: &Value| json.as_array().is_some_and(Vec::is_empty);
+        let named = requests.as_object().into_iter().flatten().filter(|(_, json)| !says_nothing(json));
+        let tables = named.map(|(name, json)| {
+            let bytes = name.len() + json.to_string().len();
+            (name.clone(), MONITOR_TABLE_BYTES + MONITOR_BYTES_PER_BYTE * bytes)
+        });
+        MonitorCharge { base: MONITOR_BYTES + MONITOR_BYTES_PER_BYTE * key.len(), tables: tables.collect() }
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.base + self.tables.values().sum::<usize>()
+    }
+
+    /// Puts what was charged for changes in the place of what they replace. Returns how much that was.
+    pub(super) fn replace(&mut self, new: MonitorCharge) -> usize {
+        let old = std::mem::replace(&mut self.base, new.base);
+        let tables = new.tables.into_iter();
+        old + tables.filter_map(|(name, bytes)| self.tables.insert(name, bytes)).sum::<usize>()
+    }
 }
 
 /// The charge for a transaction while it waits.

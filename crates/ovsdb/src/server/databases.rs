@@ -188,7 +188,7 @@ impl Server {
             let Some(state) = self.sessions.get_mut(&session) else { continue };
             let monitor = state.monitors.remove(&key);
             let is_change_aware = state.is_change_aware;
-            self.release(session, monitor.map_or(0, |monitor| monitor.bytes));
+            self.release(session, monitor.map_or(0, |monitor| monitor.charge.bytes()));
             if is_change_aware {
                 // The key is JSON already.
                 let params = serde_json::value::RawValue::from_string(format!("[{key}]"));

@@ -1,8 +1,8 @@
 //! The requests about monitors, and what monitors tell.
 
-use super::budget::{exhausted, id_bytes, monitor_bytes};
+use super::budget::{exhausted, id_bytes};
 use super::requests::Answer;
-use super::session::{Held, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
+use super::session::{Held, MonitorCharge, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
 use super::state::Server;
 use crate::Uuid;
 use crate::error::syntax_error;
@@ -82,13 +82,18 @@ impl Server {
         }
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;
-        let bytes = monitor_bytes(params);
-        self.keep(session, bytes).map_err(|e| e.to_json())?;
+        // Each may be as long as the database, and who takes too much is only ended after others' requests.
+        if self.output_bytes() + self.budget.kept >= self.budget.limits.total_bytes {
+            let details = "what waits to be sent leaves no memory for the contents of another monitor";
+            return Err(exhausted(details).to_json());
+        }
+        let charge = MonitorCharge::of(&key, requests);
+        self.keep(session, charge.bytes()).map_err(|e| e.to_json())?;
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let (monitor, initial) = hosted.monitors.add(&hosted.database, requests, spec, since);
         hosted.owners.insert(monitor, (session, key.clone()));
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor, bytes });
+            session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor, charge });
         }
         let prefix = (form == Form::Since).then(|| format!("[{},\"{}\",", initial.found, initial.txn));
         Ok((prefix, initial.updates))
@@ -100,7 +105,7 @@ impl Server {
         };
         let monitor = self.sessions.get_mut(&session).and_then(|s| s.monitors.remove(&id.to_string()));
         let Some(monitor) = monitor else { return Err(Value::from("unknown monitor")) };
-        self.release(session, monitor.bytes);
+        self.release(session, monitor.charge.bytes());
         if let Some(hosted) = self.databases.get_mut(&monitor.database) {
             hosted.remove_monitor(monitor.id);
         }
@@ -120,10 +125,9 @@ impl Server {
         if old_key != new_key && monitors.is_some_and(|m| m.contains_key(&new_key)) {
             return Err(syntax_error(new, "duplicate monitor ID").to_json());
         }
-        let (old_bytes, new_bytes) = (monitor.bytes, monitor_bytes(params));
-        // A monitor keeps the columns it was asked for; what is new are its conditions, which only then take
-        // the old ones' place.
-        self.keep(session, new_bytes).map_err(|e| e.to_json())?;
+        let charge = MonitorCharge::of(&new_key, requests);
+        // Until the new conditions take their place, the old ones are there as well.
+        self.keep(session, charge.bytes()).map_err(|e| e.to_json())?;
         // Earlier changes are reported under the old conditions.
         self.tell(&name, id);
         let hosted = self.databases.get_mut(&name).expect("its monitors go with it");
@@ -131,17 +135,17 @@ impl Server {
         let update = match update {
             Ok(update) => update,
             Err(error) => {
-                self.release(session, new_bytes);
+                self.release(session, charge.bytes());
                 return Err(error.to_json());
             }
         };
         hosted.owners.insert(id, (session, new_key.clone()));
-        self.release(session, old_bytes.min(new_bytes));
-        if let Some(session) = self.sessions.get_mut(&session)
-            && let Some(mut monitor) = session.monitors.remove(&old_key)
+        if let Some(state) = self.sessions.get_mut(&session)
+            && let Some(mut monitor) = state.monitors.remove(&old_key)
         {
-            monitor.bytes = old_bytes.max(new_bytes);
-            session.monitors.insert(new_key, monitor);
+            let replaced = monitor.charge.replace(charge);
+            state.monitors.insert(new_key, monitor);
+            self.release(session, replaced);
         }
         if let Some(update) = update {
             self.send_update(&name, id, &update);

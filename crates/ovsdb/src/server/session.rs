@@ -60,8 +60,15 @@ impl Session {
 pub(super) struct SessionMonitor {
     pub(super) database: String,
     pub(super) id: MonitorId,
-    /// The bytes charged for it.
-    pub(super) bytes: usize,
+    pub(super) charge: MonitorCharge,
+}
+
+/// The bytes charged for a monitor. A change of conditions replaces those of the tables that it names alone.
+#[derive(Debug)]
+pub(super) struct MonitorCharge {
+    /// Besides its tables.
+    pub(super) base: usize,
+    pub(super) tables: BTreeMap<String, usize>,
 }
 
 /// The reply to a transaction, which waits until the session's monitors have told what it changed.

@@ -20,7 +20,8 @@ impl Rig {
         let schema = json!({"name": "D", "version": "1.0.0", "tables": {"T": {"columns": {
             "i": {"type": "integer"}, "s": {"type": "string"},
             "o": {"type": {"key": "integer", "min": 0}},
-            "m": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}}});
+            "m": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
+            "U": {"columns": {"i": {"type": "integer"}}}}});
         server.add_in_memory(Database::new(Schema::from_json(&schema).unwrap()), Model::Standalone);
         Rig { server, now }
     }

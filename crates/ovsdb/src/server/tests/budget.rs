@@ -378,9 +378,51 @@ fn monitors_are_charged_for_what_they_ask() {
     assert!((5..20).contains(&refused.unwrap()), "{refused:?}");
     let before = rig.server.kept_bytes();
     assert_eq!(rig.ask(session, "monitor_cond_change", json!([0, 0, {"T": [{"where": [true]}]}])), json!({}));
-    assert_eq!(rig.server.kept_bytes(), before);
+    assert!(rig.server.kept_bytes() < before - 300_000, "{before}, then {}", rig.server.kept_bytes());
     (0..refused.unwrap()).for_each(|n| assert_eq!(rig.ask(session, "monitor_cancel", json!([n])), json!({})));
     assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn conditions_are_charged_for_each_table_and_only_those_that_it_has() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    let none = json!([{"where": [false]}]);
+    rig.ask(session, "monitor_cond", json!(["D", 0, {"T": none, "U": none}]));
+    let first = rig.server.kept_bytes();
+    let mut kept_after = |requests: Value| {
+        rig.say(session, "monitor_cond_change", json!([0, 0, requests]), 1);
+        rig.server.kept_bytes() - first
+    };
+    let clauses = [json!({"where": (0..3_000).map(|n| json!(["i", "==", n])).collect::<Vec<_>>()})];
+    let of_one = kept_after(json!({"T": clauses}));
+    assert!(of_one > 3_000 * 60, "{of_one}");
+    let of_two = kept_after(json!({"U": clauses}));
+    assert_eq!(of_two, 2 * of_one);
+    for no_more in [json!({"T": clauses}), json!({"T": [], "U": []}), json!({"T": none, "V": none})] {
+        assert_eq!(kept_after(no_more.clone()), of_two, "{no_more}");
+    }
+    assert_eq!(kept_after(json!({"T": none})), of_one);
+    assert_eq!(kept_after(json!({"U": none})), 0);
+    rig.ask(session, "monitor_cancel", json!([0]));
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn first_contents_of_monitors_find_room_or_are_refused() {
+    let mut rig = rig(small());
+    for i in 0..20 {
+        rig.put(i, &"x".repeat(MIB / 20));
+    }
+    let sessions: Vec<SessionId> = (0..40).map(|_| rig.server.connect(false)).collect();
+    for (n, session) in sessions.iter().enumerate() {
+        let requests = json!({"T": [{"columns": ["s"], "where": [["i", "!=", 100 + n]]}]});
+        rig.send(*session, &Message::request("monitor_cond", &json!(["D", 0, requests]), 1));
+    }
+    // Nobody has been ended yet.
+    assert!(rig.server.output_bytes() < 18 * MIB, "{}", rig.server.output_bytes());
+    let refused = sessions.iter().filter(|session| rig.hear(**session)[0]["error"].is_object()).count();
+    assert!((20..30).contains(&refused), "{refused} of 40 with 1 MiB for each");
 }
 
 #[test]
