@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub use condition::Condition;
 #[cfg(test)]
 pub(crate) use condition::ROW_WORK;
-pub(crate) use condition::{Clause, Function};
+pub(crate) use condition::{Clause, Function, elements_cost};
 #[cfg(test)]
 pub(crate) use operations::{CHANGE_WORK, ELEMENT_WORK};
 pub use rbac::Principal;

@@ -6,8 +6,8 @@
 //! and so do all "includes" of one element; of "<", and the like, the one that lets most rows through is
 //! enough. There may be only [`OTHERS_MAX`] others.
 
-use crate::execute::{Clause, Condition as Clauses, Function};
-use crate::{Atom, ColumnIdx, Datum, Error, Json, Row, TableSchema};
+use crate::execute::{Clause, Condition as Clauses, Function, elements_cost};
+use crate::{Atom, ColumnIdx, Database, Datum, Error, Json, Row, TableIdx, TableSchema};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
@@ -31,6 +31,8 @@ pub struct Condition {
     /// The one clause with such a function that lets most rows through.
     widest: BTreeMap<(ColumnIdx, Function), Clause>,
     others: Vec<Clause>,
+    /// What it costs to check these, at most.
+    others_cost: usize,
 }
 
 impl Condition {
@@ -73,7 +75,9 @@ impl Condition {
             }
             (Function::Includes | Function::Excludes, ..) => {
                 self.all |= argument.is_empty();
-                self.others.push(Clause::Column { column, function, argument });
+                let clause = Clause::Column { column, function, argument };
+                self.others_cost += clause.cost();
+                self.others.push(clause);
             }
             _ => self.widen(column, function, argument),
         }
@@ -95,9 +99,27 @@ impl Condition {
         self.widest.insert((column, function), Clause::Column { column, function, argument });
     }
 
-    /// What it costs to check a row, at most, in clauses.
-    pub fn cost(&self) -> usize {
-        1 + self.others.len()
+    /// What it costs to check a row, at most, in clauses. A lookup reads the whole of a column.
+    pub fn cost(&self, row: &Row) -> usize {
+        let of_row = self.looked_up().map(|column| elements_cost(row.get(column)));
+        self.least_cost() + of_row.sum::<usize>()
+    }
+
+    /// What it costs to check all rows of a table.
+    pub fn cost_of_all(&self, database: &Database, table: TableIdx) -> usize {
+        if self.looked_up().next().is_none() {
+            return database.row_count(table).saturating_mul(self.least_cost());
+        }
+        database.rows(table).map(|row| self.cost(row)).fold(0, usize::saturating_add)
+    }
+
+    fn least_cost(&self) -> usize {
+        if self.all { 1 } else { 1 + self.others_cost }
+    }
+
+    fn looked_up(&self) -> impl Iterator<Item = ColumnIdx> {
+        let columns = self.equal.keys().chain(self.elements.keys()).chain(self.pairs.keys());
+        columns.copied().filter(|_| !self.all)
     }
 
     /// Whether the condition selects this row.
@@ -142,6 +164,26 @@ mod tests {
             })
             .collect();
         assert_eq!(matching, expected, "{clauses}");
+    }
+
+    #[test]
+    fn what_it_costs_to_check_a_row_is_in_proportion_to_what_is_compared() {
+        let schema = json!({"name": "D", "version": "1.0.0", "tables": {"T": {"columns": {
+            "s": {"type": {"key": "integer", "min": 0, "max": "unlimited"}}}}}});
+        let schema = Schema::from_json(&schema).unwrap();
+        let table = &schema.tables()[0];
+        let cost = |clauses: Value, elements: i64| {
+            let mut row = Row::new(table, Uuid::ZERO);
+            row.set(table.find("s").unwrap(), Datum::set(0..elements));
+            Condition::from_json(table, clauses.as_array().unwrap()).unwrap().cost(&row)
+        };
+        let long = json!([["s", "includes", ["set", (0..10_000).collect::<Vec<i64>>()]]]);
+        assert!(cost(long.clone(), 1) > 10_000);
+        assert!(cost(json!([true, long[0]]), 1) == 1);
+        for clause in [json!([["s", "==", 1]]), json!([["s", "includes", 1]])] {
+            assert_eq!(cost(clause.clone(), 1), 1, "{clause}");
+            assert!(cost(clause.clone(), 10_000) > 10_000, "{clause}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod update;
 pub use condition::{CLAUSES_MAX, Condition, OTHERS_MAX};
 pub use request::{Form, Spec};
 
+use crate::execute::WORK_MAX;
 use crate::{Changes, Database, Error, Schema, Uuid};
 use history::{History, Position};
 use serde_json::Value;
@@ -138,6 +139,15 @@ impl Monitors {
         self.history.commit(txn, changes);
     }
 
+    /// What the first contents of a monitor cost, in clauses that rows are compared with. `Err` "resources
+    /// exhausted": too much for one turn.
+    pub fn first_work(&self, database: &Database, spec: &Spec, since: Option<Uuid>) -> Result<usize, Error> {
+        match since.and_then(|txn| self.history.find(txn)) {
+            Some(_) => Ok(0),
+            None => checked(update::initial_work(database, spec)),
+        }
+    }
+
     /// Starts a monitor. `requests` is the JSON that `spec` was parsed from, by which equal requests are
     /// found; `since` is the state that the client has, for [`Form::Since`].
     pub fn add(
@@ -206,6 +216,7 @@ impl Monitors {
         let old_feed = monitor.feed;
         let before = self.feeds[&old_feed].spec.clone();
         let after = before.with_conditions(&self.schema, requests)?;
+        self.work += checked(update::condition_change_work(database, &before, &after))?;
         let updates = update::condition_change(database, &before, &after);
         let form = after.form;
         let is_renamed = form == Form::Since && monitor.named < monitor.position && *before != after;
@@ -313,9 +324,9 @@ impl Monitors {
             Some(Kept::Large(_)) | None => {}
         }
         let net = self.history.since(from);
-        let cost = feed.spec.tables.iter().map(|table| table.condition.cost()).max();
-        self.work += net.row_count() * cost.unwrap_or(1);
-        let text: Option<Arc<[u8]>> = update::changes(&self.schema, &feed.spec, &net).map(Into::into);
+        let (text, work) = update::changes(&self.schema, &feed.spec, &net);
+        self.work += work;
+        let text: Option<Arc<[u8]>> = text.map(Into::into);
         feed.texts.truncate(TEXTS_KEPT - 1);
         let kept = match &text {
             None => Kept::Nothing,
@@ -325,6 +336,15 @@ impl Monitors {
         feed.texts.push_front((from, now, kept));
         text
     }
+}
+
+/// What a monitor's contents may cost, as much as a transaction: nothing can interrupt either.
+fn checked(work: usize) -> Result<usize, Error> {
+    if work > WORK_MAX {
+        let details = format!("the monitor compares rows with more than {WORK_MAX} clauses");
+        return Err(Error::new("resources exhausted", details));
+    }
+    Ok(work)
 }
 
 #[cfg(test)]

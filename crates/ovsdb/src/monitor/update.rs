@@ -37,16 +37,37 @@ pub fn initial(database: &Database, spec: &Spec) -> Vec<u8> {
     composer.finish().unwrap_or_else(|| b"{}".to_vec())
 }
 
-/// The changes; `None` if nothing requested has changed.
-pub fn changes(schema: &Schema, spec: &Spec, net: &Net) -> Option<Vec<u8>> {
+/// What [`initial`] costs, at most, in clauses that rows are compared with.
+pub fn initial_work(database: &Database, spec: &Spec) -> usize {
+    let tables = spec.tables.iter().filter(|t| t.select.initial);
+    tables.map(|t| rows_work(database, t)).fold(0, usize::saturating_add)
+}
+
+/// What [`condition_change`] costs.
+pub fn condition_change_work(database: &Database, before: &Spec, after: &Spec) -> usize {
+    let tables = before.tables.iter().zip(&after.tables).filter(|(old, new)| old.condition != new.condition);
+    let work = tables.flat_map(|(old, new)| [rows_work(database, old), rows_work(database, new)]);
+    work.fold(0, usize::saturating_add)
+}
+
+fn rows_work(database: &Database, table: &TableSpec) -> usize {
+    table.condition.cost_of_all(database, table.table)
+}
+
+/// The changes, `None` if nothing requested has changed; and what this cost.
+pub fn changes(schema: &Schema, spec: &Spec, net: &Net) -> (Option<Vec<u8>>, usize) {
     let mut composer = Composer::new(schema, spec.form);
+    let mut work = 0;
     // Both are in the order of tables.
     let mut tables = spec.tables.iter().peekable();
     net.for_each(|table, _, old, new| {
         while tables.peek().is_some_and(|t| t.table < table) {
             tables.next();
         }
-        let Some(monitored) = tables.peek().filter(|t| t.table == table) else { return };
+        let monitored = tables.peek().filter(|t| t.table == table);
+        let cost = |row: Option<&Row>| row.zip(monitored).map_or(1, |(row, t)| t.condition.cost(row));
+        work += cost(old).max(cost(new));
+        let Some(monitored) = monitored else { return };
         let old = old.filter(|row| monitored.condition.matches(row));
         let new = new.filter(|row| monitored.condition.matches(row));
         match (old, new) {
@@ -56,7 +77,7 @@ pub fn changes(schema: &Schema, spec: &Spec, net: &Net) -> Option<Vec<u8>> {
             (None, None) => {}
         }
     });
-    composer.finish()
+    (composer.finish(), work)
 }
 
 /// What a change of conditions shows and hides; `None` if nothing.

@@ -82,6 +82,8 @@ impl Server {
         }
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;
+        let work = hosted.monitors.first_work(&hosted.database, &spec, since).map_err(|e| e.to_json())?;
+        self.tell_work += work;
         // Each may be as long as the database, and who takes too much is only ended after others' requests.
         if self.output_bytes() + self.budget.kept >= self.budget.limits.total_bytes {
             let details = "what waits to be sent leaves no memory for the contents of another monitor";
@@ -90,7 +92,9 @@ impl Server {
         let charge = MonitorCharge::of(&key, requests);
         self.keep(session, charge.bytes()).map_err(|e| e.to_json())?;
         let hosted = self.databases.get_mut(name).expect("its name was found");
+        let before = hosted.monitors.work();
         let (monitor, initial) = hosted.monitors.add(&hosted.database, requests, spec, since);
+        self.tell_work += hosted.monitors.work() - before;
         hosted.owners.insert(monitor, (session, key.clone()));
         if let Some(session) = self.sessions.get_mut(&session) {
             session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor, charge });
@@ -131,7 +135,9 @@ impl Server {
         // Earlier changes are reported under the old conditions.
         self.tell(&name, id);
         let hosted = self.databases.get_mut(&name).expect("its monitors go with it");
+        let before = hosted.monitors.work();
         let update = hosted.monitors.change_conditions(&hosted.database, id, requests);
+        self.tell_work += hosted.monitors.work() - before;
         let update = match update {
             Ok(update) => update,
             Err(error) => {

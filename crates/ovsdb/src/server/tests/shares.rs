@@ -69,6 +69,26 @@ fn clauses_that_each_row_must_be_compared_with_are_few() {
 }
 
 #[test]
+fn a_monitor_whose_contents_cost_too_much_is_refused() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let mut operations = vec![json!("D")];
+    operations.extend(vec![json!({"op": "insert", "table": "T", "row": {}}); 1_000]);
+    rig.ask(session, "transact", json!(operations));
+    let pairs: Vec<Value> = (0..5_000).map(|n| json!([n.to_string(), ""])).collect();
+    let clauses = vec![json!(["m", "includes", ["map", pairs]]); 10];
+    let said = rig.say(session, "monitor_cond", json!(["D", "m", rows_where(&clauses)]), 1);
+    assert_eq!(said[0]["error"]["error"], "resources exhausted");
+    assert_eq!((rig.server.monitor_count(), rig.server.kept_bytes()), (0, 0));
+    rig.ask(session, "monitor_cond", json!(["D", "m", rows_where(&clauses[..3])]));
+    let kept = rig.server.kept_bytes();
+    let change = json!({"T": [{"where": clauses}]});
+    let said = rig.say(session, "monitor_cond_change", json!(["m", "m", change]), 1);
+    assert_eq!(said[0]["error"]["error"], "resources exhausted");
+    assert_eq!(rig.server.kept_bytes(), kept);
+}
+
+#[test]
 fn a_session_with_many_monitors_keeps_no_other_waiting() {
     let mut rig = Rig::new();
     let [greedy, modest] = [(); 2].map(|()| rig.server.connect(true));
