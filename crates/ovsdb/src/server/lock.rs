@@ -12,8 +12,15 @@ pub(super) struct Locks {
     thieves: HashSet<(SessionId, String)>,
     /// Locks stolen from a thief. It does not wait, and has yet to unlock them.
     lost: HashSet<(SessionId, String)>,
-    /// The names that each session has, awaits or has lost.
-    of: HashMap<SessionId, HashSet<String>>,
+    /// Of each session that has any.
+    of: HashMap<SessionId, Mine>,
+}
+
+/// What one session has, awaits or has lost.
+#[derive(Debug, Default)]
+struct Mine {
+    names: HashSet<String>,
+    counts: LockCounts,
 }
 
 /// A session's locks, by what happened to them.
@@ -42,7 +49,9 @@ impl Locks {
         let queue = self.queue_without(session, name)?;
         queue.push_back(session);
         let is_owner = queue.len() == 1;
-        self.of.entry(session).or_default().insert(name.to_owned());
+        let mine = self.of.entry(session).or_default();
+        mine.names.insert(name.to_owned());
+        *(if is_owner { &mut mine.counts.held } else { &mut mine.counts.waiting }) += 1;
         Some(is_owner)
     }
 
@@ -52,11 +61,17 @@ impl Locks {
         let queue = self.queue_without(session, name)?;
         let victim = queue.front().copied();
         queue.push_front(session);
-        self.of.entry(session).or_default().insert(name.to_owned());
+        let mine = self.of.entry(session).or_default();
+        mine.names.insert(name.to_owned());
+        mine.counts.held += 1;
         self.thieves.insert((session, name.to_owned()));
         Some(victim.map(|victim| {
             let stolen = (victim, name.to_owned());
-            if self.thieves.remove(&stolen) {
+            let is_lost = self.thieves.remove(&stolen);
+            let counts = self.counts_mut(victim);
+            counts.held -= 1;
+            *(if is_lost { &mut counts.lost } else { &mut counts.waiting }) += 1;
+            if is_lost {
                 self.queues.entry(name.to_owned()).or_default().remove(1);
                 self.lost.insert(stolen);
             }
@@ -76,13 +91,9 @@ impl Locks {
     /// Gives a lock up, or the wait for it. `None`: the session has and awaits no such lock.
     pub(super) fn unlock(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
         let key = (session, name.to_owned());
-        if let Some(names) = self.of.get_mut(&session) {
-            names.remove(name);
-            if names.is_empty() {
-                self.of.remove(&session);
-            }
-        }
         if self.lost.remove(&key) {
+            self.counts_mut(session).lost -= 1;
+            self.forget(session, name);
             return Some(None);
         }
         let queue = self.queues.get_mut(name)?;
@@ -93,7 +104,29 @@ impl Locks {
         if next.is_none() {
             self.queues.remove(name);
         }
-        Some(next.filter(|_| at == 0).map(|next| News::Locked(next, name.to_owned())))
+        let counts = self.counts_mut(session);
+        *(if at == 0 { &mut counts.held } else { &mut counts.waiting }) -= 1;
+        self.forget(session, name);
+        Some(next.filter(|_| at == 0).map(|next| {
+            let counts = self.counts_mut(next);
+            counts.waiting -= 1;
+            counts.held += 1;
+            News::Locked(next, name.to_owned())
+        }))
+    }
+
+    /// The session has nothing more to do with the lock.
+    fn forget(&mut self, session: SessionId, name: &str) {
+        if let Some(mine) = self.of.get_mut(&session) {
+            mine.names.remove(name);
+            if mine.names.is_empty() {
+                self.of.remove(&session);
+            }
+        }
+    }
+
+    fn counts_mut(&mut self, session: SessionId) -> &mut LockCounts {
+        &mut self.of.entry(session).or_default().counts
     }
 
     /// Whether the session owns the lock.
@@ -101,40 +134,55 @@ impl Locks {
         self.queues.get(name).is_some_and(|queue| queue.front() == Some(&session))
     }
 
-    /// The names that a session has, awaits or has lost. What this and the next two cost is in proportion to
-    /// them.
+    /// The names that a session has, awaits or has lost.
     pub(super) fn of(&self, session: SessionId) -> Vec<String> {
-        self.names_of(session).cloned().collect()
+        self.of.get(&session).into_iter().flat_map(|mine| &mine.names).cloned().collect()
     }
 
     /// How many there are of them.
     pub(super) fn count(&self, session: SessionId) -> usize {
-        self.of.get(&session).map_or(0, HashSet::len)
+        self.of.get(&session).map_or(0, |mine| mine.names.len())
     }
 
-    /// How many locks a session has.
+    /// How many of each kind. They are kept, since each change of a database may ask for those of all
+    /// sessions.
     pub(super) fn counts(&self, session: SessionId) -> LockCounts {
-        let mut counts = LockCounts::default();
-        for name in self.names_of(session) {
-            if self.lost.contains(&(session, name.clone())) {
-                counts.lost += 1;
-            } else if self.owns(session, name) {
-                counts.held += 1;
-            } else {
-                counts.waiting += 1;
-            }
-        }
-        counts
-    }
-
-    fn names_of(&self, session: SessionId) -> impl Iterator<Item = &String> {
-        self.of.get(&session).into_iter().flatten()
+        self.of.get(&session).map_or(LockCounts::default(), |mine| mine.counts)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::UuidGenerator;
+
+    #[test]
+    fn the_counts_of_a_session_are_those_of_its_names() {
+        let mut random = UuidGenerator::from_seed(3);
+        let mut below = |n: u64| random.next_u64() % n;
+        let mut locks = Locks::default();
+        for _ in 0..2_000 {
+            let (session, name) = (SessionId(below(4)), format!("l{}", below(4)));
+            match below(4) {
+                0 => drop(locks.lock(session, &name)),
+                1 => drop(locks.steal(session, &name)),
+                _ => drop(locks.unlock(session, &name)),
+            }
+            for session in (0..4).map(SessionId) {
+                let mut counts = LockCounts::default();
+                for name in locks.of(session) {
+                    if locks.lost.contains(&(session, name.clone())) {
+                        counts.lost += 1;
+                    } else if locks.owns(session, &name) {
+                        counts.held += 1;
+                    } else {
+                        counts.waiting += 1;
+                    }
+                }
+                assert_eq!(locks.counts(session), counts);
+            }
+        }
+    }
 
     #[test]
     fn a_lock_goes_round_in_order_and_a_stolen_one_comes_back() {

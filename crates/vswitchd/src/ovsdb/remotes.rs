@@ -43,6 +43,8 @@ struct Known {
     running: BTreeMap<String, Rc<Remote>>,
     /// Versions of the databases whose columns were read.
     seen: HashMap<String, u64>,
+    /// The targets that were named when they were, in order.
+    named: Vec<String>,
     status_written: Option<Instant>,
     /// Warned about already.
     warned: BTreeSet<String>,
@@ -142,6 +144,7 @@ impl Remotes {
         self.state.tls.set_files(tls_sources::files(&self.tls, &self.state.server.borrow()));
         let mut wanted: BTreeMap<String, (Target, RemoteOptions)> = BTreeMap::new();
         let mut complaints = Vec::new();
+        let targets: Vec<String>;
         {
             let server = self.state.server.borrow();
             let known = self.known.borrow();
@@ -159,6 +162,7 @@ impl Remotes {
             }
             // If two name the same target, the explicit one takes precedence.
             named.sort_by_key(|(_, is_of_column, _)| *is_of_column);
+            targets = named.iter().map(|(text, ..)| text.clone()).collect();
             for (text, _, overrides) in named {
                 match Target::parse(&text, OVSDB_PORT) {
                     Ok(target) => {
@@ -186,16 +190,22 @@ impl Remotes {
             tracing::info!(target: "ovsdb_jsonrpc_server", "{text}: remote deconfigured");
         }
         let gone: Vec<Rc<Remote>> = gone.iter().filter_map(|text| known.running.remove(text)).collect();
+        let mut is_changed = known.named != targets;
+        known.named = targets;
         for (text, (target, options)) in wanted {
             match known.running.get(&text) {
-                Some(remote) => remote.set_options(options),
+                Some(remote) => is_changed |= remote.set_options(options),
                 None => {
                     let remote = Remote::start(&self.state, target, options, None);
                     known.running.insert(text, remote);
+                    is_changed = true;
                 }
             }
         }
-        self.state.status_is_old.set(true);
+        // Most changes of a database are of something else, and a status is about all connections.
+        if is_changed {
+            self.state.status_is_old.set(true);
+        }
         drop(known);
         gone.iter().for_each(|remote| remote.stop());
     }
@@ -347,10 +357,11 @@ impl Remote {
         remote
     }
 
-    fn set_options(&self, options: RemoteOptions) {
+    /// Whether they are others than before.
+    fn set_options(&self, options: RemoteOptions) -> bool {
         let before = self.shared.options.replace(options.clone());
         if before == options {
-            return;
+            return false;
         }
         if before.dscp != options.dscp {
             // Connections have it from their beginning.
@@ -371,6 +382,7 @@ impl Remote {
             }
         }
         self.shared.changed.notify_waiters();
+        true
     }
 
     fn stop(&self) {
@@ -581,8 +593,40 @@ impl Keep for Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ovsdb::{Schema, Uuid};
+    use ovsdb::server::{Model, Server};
+    use ovsdb::{ColumnIdx, Database, Schema, Uuid, UuidGenerator};
     use serde_json::json;
+    use std::sync::Arc;
+    use transport::Tls;
+
+    #[test]
+    fn a_change_of_something_else_is_no_reason_to_ask_for_the_status_of_all_connections() {
+        let schema = json!({"name": "D", "version": "1.0.0", "tables": {
+            "Manager": {"isRoot": true, "columns": {"target": {"type": "string"}}},
+            "Other": {"isRoot": true, "columns": {"i": {"type": "integer"}}}}});
+        let mut server = Server::new(now(), UuidGenerator::from_seed(1));
+        server.add_in_memory(Database::new(Schema::from_json(&schema).unwrap()), Model::Standalone);
+        let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())), true);
+        let remotes = Remotes::new(state.clone(), TlsFiles::default());
+        let insert = |table: &str, value: Datum| {
+            let commit = |transaction: &mut ovsdb::Transaction<'_>, ids: &mut UuidGenerator| {
+                let table = transaction.database().schema().find(table).unwrap();
+                let mut row = transaction.new_row(table, ids.next_uuid());
+                row.set(ColumnIdx::FIRST, value);
+                transaction.insert(table, row)
+            };
+            state.server.borrow_mut().commit_own(now(), "D", commit).unwrap();
+            remotes.follow_columns();
+            state.status_is_old.take()
+        };
+        tokio::task::LocalSet::new().block_on(&transport::runtime().unwrap(), async {
+            remotes.add("db:D,Manager,target", Overrides::default()).await.unwrap();
+            assert!(insert("Manager", Datum::scalar("tcp:192.0.2.1:1")));
+            assert!(!insert("Other", Datum::scalar(1)));
+            assert!(insert("Manager", Datum::scalar("no target")), "its status says so");
+            assert!(!insert("Other", Datum::scalar(2)));
+        });
+    }
 
     #[test]
     fn a_status_is_written_only_to_columns_that_take_any() {
