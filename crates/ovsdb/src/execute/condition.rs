@@ -4,7 +4,6 @@
 use crate::atom::AtomType;
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
-use crate::execute::operations::ELEMENT_WORK;
 use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
@@ -46,8 +45,10 @@ pub(crate) enum Function {
 
 /// So many bytes of a value cost as much as a clause,
 const VALUE_BYTES: usize = 256;
-/// and fetching the row as much as so many.
+/// fetching a row costs as much as so many clauses,
 pub(crate) const ROW_WORK: usize = 3;
+/// and copying an element of its sets and maps, or comparing one beyond the first, as much as so many.
+pub(crate) const ELEMENT_WORK: usize = 2;
 
 impl Function {
     fn from_name(name: &str) -> Option<Function> {

@@ -15,11 +15,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub use condition::Condition;
-#[cfg(test)]
-pub(crate) use condition::ROW_WORK;
 pub(crate) use condition::{Clause, Function, elements_cost};
 #[cfg(test)]
-pub(crate) use operations::{CHANGE_WORK, ELEMENT_WORK};
+pub(crate) use condition::{ELEMENT_WORK, ROW_WORK};
+#[cfg(test)]
+pub(crate) use operations::CHANGE_WORK;
 pub use rbac::Principal;
 pub use reply::{OpResult, Reply, RowText};
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
-use crate::execute::condition::{Condition, elements_cost, unknown_column};
+use crate::execute::condition::{Condition, ELEMENT_WORK, elements_cost, unknown_column};
 use crate::execute::mutation::Mutation;
 use crate::execute::rbac::Act;
 use crate::execute::{OpResult, RowText, Run, Stop, WORK_MAX};
@@ -19,11 +19,8 @@ use crate::symbols::Symbols;
 use crate::types::Members;
 use crate::uuid::Uuid;
 
-/// Changing a row costs as much as comparing it with so many clauses,
+/// Changing a row costs as much as comparing it with so many clauses.
 pub(crate) const CHANGE_WORK: usize = 32;
-/// and copying an element of its sets and maps, or comparing one beyond the first, as much as comparing it with
-/// so many.
-pub(crate) const ELEMENT_WORK: usize = 2;
 /// Memory for the selected columns of a row in a set of such, besides the columns.
 const SELECTED_BYTES: usize = 64;
 
