@@ -26,8 +26,6 @@ use wire::Layers;
 use wire::checksum::{checksum, pseudo_v4, pseudo_v6, update32};
 use wire::ip::IpProtocol;
 
-/// How many VLAN tags extraction looks past.
-const TAGS_MAX: u8 = 2;
 /// How many ports are tried in place of one that another connection expects.
 const PORTS_TRIED: u16 = 16;
 /// A header of TCP without options.
@@ -111,7 +109,7 @@ impl Tracker {
         &self,
         helped: &Helped,
         packet: &mut Packet,
-        layers: &mut Layers,
+        layers: &Layers,
         request: &Request,
         tracking: &mut Tracking,
         moment: &Moment<'_>,
@@ -293,7 +291,7 @@ fn payload<'a>(packet: &'a Packet, layers: &Layers) -> &'a [u8] {
 
 /// Replaces the text in a line. Returns by how much the packet became longer; 0 also if the new text would
 /// not fit.
-fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: &[u8]) -> i32 {
+fn rewrite(packet: &mut Packet, layers: &Layers, line: &Announcement, text: &[u8]) -> i32 {
     let start = usize::from(layers.payload);
     let (from, to) = (start + line.text.start, start + line.text.end);
     if packet.data().get(from..to).is_none_or(|old| old == text) {
@@ -323,8 +321,7 @@ fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: 
     }
     // Truncates the frame if it became shorter.
     let _ = packet.set_len(new_end);
-    *layers = Layers::UNKNOWN;
-    layers.know(packet.data(), packet.len(), TAGS_MAX);
+    // No header has moved: the text is behind them.
     sum_tcp(packet, layers);
     by
 }
@@ -351,4 +348,37 @@ fn sum_tcp(packet: &mut Packet, layers: &Layers) {
     let sum =
         if unfinished == Some(l4 + 16) { pseudo.fold() } else { pseudo.bytes(&bytes[l4..end]).finish() };
     bytes[l4 + 16..l4 + 18].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seen;
+    use super::*;
+    use crate::edit::layers_of;
+    use crate::packet_type;
+    use packet::{Pool, PoolConfig};
+    use wire::compose::Compose;
+    use wire::ethernet::EthAddr;
+
+    #[test]
+    fn a_line_in_a_packet_without_an_ethernet_header_is_rewritten_and_its_checksums_are_right() {
+        let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
+            .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let frame = compose.tcp(1000, 21).payload(b"PORT 10,0,0,1,4,1\r\n").build().unwrap();
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        for header_len in [0, 14] {
+            let mut packet = cache.alloc_frame(&frame[14 - header_len..]).unwrap();
+            let ethernet = header_len != 0;
+            let kind = if ethernet { packet_type::ETHERNET } else { packet_type::of_eth_type(0x800) };
+            let mut layers = layers_of(&packet, kind);
+            layers.know(packet.data(), packet.len(), 2);
+            let Parsed::Is(line) = helper::ftp(payload(&packet, &layers), true) else { panic!("a line") };
+            assert_eq!(rewrite(&mut packet, &layers, &line, b"192,168,0,1,4,1"), 3);
+            assert_eq!(payload(&packet, &layers), b"PORT 192,168,0,1,4,1\r\n");
+            assert_eq!(packet.len(), frame.len() + 3 - (14 - header_len));
+            assert!(seen::read(&packet, &layers, false).is_some(), "its checksums are wrong");
+            cache.free(packet);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use super::track::{Moment, Preferred};
 use super::tuple::Tuple;
 use super::{Tracker, Tracking, nat, state};
 use crate::action::DpAction;
+use crate::packet_type;
 use crate::recirculation::Metadata;
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
@@ -63,6 +64,8 @@ pub fn read_all<E: Ends>(
     // 1. Read packets, and prefetch lines of the index.
     let mut all: ArrayVec<(Option<Seen>, Option<u64>), BURST> = ArrayVec::new();
     let was_valid = was_read(&run.metadata);
+    // Without an Ethernet header no other header is where it is in a plain packet.
+    let may_be_plain = run.metadata.packet_type == packet_type::ETHERNET;
     let mut n = 0;
     while n < run.packets.len() {
         if run.packets[n].is_lent() && !to.make_whole(&mut run.packets[n]) {
@@ -70,7 +73,8 @@ pub fn read_all<E: Ends>(
             to.context().drop(packet, DropReason::PoolExhausted);
             continue;
         }
-        let seen = match seen::read_if_plain(&run.packets[n], was_valid) {
+        let plain = may_be_plain.then(|| seen::read_if_plain(&run.packets[n], was_valid)).flatten();
+        let seen = match plain {
             Some(seen) => Some(seen),
             None => {
                 let (packet, layers) = (&run.packets[n], &mut run.layers[n]);

@@ -182,8 +182,8 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     Some(PlainSeen { addresses_and_ports, tcp })
 }
 
-/// Like [`read`], for a packet that turns out to be plain; its layers need not be known. `None` if it is not
-/// plain or is invalid.
+/// Like [`read`], for a packet with an Ethernet header that turns out to be plain; its layers need not be
+/// known. `None` if it is not plain or is invalid.
 #[inline(always)]
 pub(super) fn read_if_plain(packet: &Packet, was_valid: bool) -> Option<Seen> {
     let frame = packet.data();

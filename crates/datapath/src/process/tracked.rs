@@ -24,6 +24,7 @@ use crate::cache::trails::Trail;
 use crate::conntrack::run::{TAGS_MAX, was_read};
 use crate::conntrack::tuple::TCP;
 use crate::conntrack::{nat, seen};
+use crate::packet_type;
 use crate::recirculation::may_go_round;
 use flow::extract::begins_tcp;
 
@@ -133,11 +134,12 @@ impl<P: Pipeline> Process<P> {
     fn shed_end(burst: &Classified, (at, end): (usize, usize), runs: &mut Runs<'_>, ahead: usize) -> usize {
         let mut behind = at;
         while behind < end {
+            let is_ethernet = burst.metadata().packet_type == packet_type::ETHERNET;
             let begins = match burst.packed(behind) {
                 Some(key) => begins_tcp(&key.0),
                 None => runs
                     .behind(ahead + behind - at)
-                    .is_some_and(|packet| begins_connection(packet, burst.layers(behind))),
+                    .is_some_and(|packet| begins_connection(packet, burst.layers(behind), is_ethernet)),
             };
             if !begins {
                 break;
@@ -337,9 +339,9 @@ impl<P: Pipeline> Process<P> {
 
 /// Whether it is a TCP segment with SYN and without ACK. The answer to one belongs to a connection that
 /// another port has begun. `layers` are known unless the packet is plain, long or not.
-fn begins_connection(packet: &Packet, layers: Layers) -> bool {
+fn begins_connection(packet: &Packet, layers: Layers, is_ethernet: bool) -> bool {
     const FLAGS: usize = 13;
-    if let Some(key) = plain_key(packet.data(), packet.len(), Depth::Transport, 0) {
+    if is_ethernet && let Some(key) = plain_key(packet.data(), packet.len(), Depth::Transport, 0) {
         return begins_tcp(&key);
     }
     let mut layers = layers;

@@ -1,5 +1,6 @@
 //! Random switches and packets, through the real worker.
 
+mod bare;
 mod cached_equals_uncached;
 mod changing_actions;
 mod chosen;

@@ -14,7 +14,8 @@ impl<P: Pipeline> Process<P> {
     /// Executes a list with the verdict [`Verdict::Track`] on packets, which are not followed.
     #[inline(always)]
     pub(super) fn track(&mut self, arrival: &Arrival, body: u32, run: &mut Run) {
-        if run.packets.iter().all(|packet| may_open_tcp(packet.data())) {
+        let is_ethernet = run.metadata.packet_type == packet_type::ETHERNET;
+        if is_ethernet && run.packets.iter().all(|packet| may_open_tcp(packet.data())) {
             self.open(arrival, body, run);
         } else {
             self.execute_list(body, run);
@@ -60,10 +61,10 @@ fn ahead<P: Pipeline>(
     context: &mut Context,
     sights: &mut Sights<'_, P>,
 ) -> Option<(Recent, Metadata)> {
-    let Metadata { recirc_depth, tracking, packet_type, .. } = run.metadata;
+    let Metadata { recirc_depth, tracking, .. } = run.metadata;
     let metadata = Metadata { recirc_id, recirc_depth: recirc_depth + 1, ..run.metadata };
     // In that round, openings of new connections skip the exact tier.
-    let opens = tracking.state & state::NEW != 0 && packet_type == 0;
+    let opens = tracking.state & state::NEW != 0;
     if !opens || !may_go_round(metadata.recirc_depth) || !context.recirculation.is_empty() {
         return None;
     }
