@@ -67,7 +67,7 @@ drop_reasons! {
     PoolExhausted = "pool_exhausted",
     /// Recirculated more often than the limit allows.
     RecircDepth = "recirc_depth",
-    /// Packets with too many different metadata wait to be recirculated.
+    /// Packets with too many different metadata wait to be recirculated, or too much comes back of one burst.
     RecircQueueFull = "recirc_queue_full",
     /// Resubmitted more often than the limit allows.
     ResubmitLimit = "resubmit_limit",

@@ -74,6 +74,9 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
     let last = actions.iter().rposition(|action| takes(action) || acts(action));
     let last_taker = last.filter(|n| takes(&actions[*n]));
     for (n, action) in actions.iter().enumerate() {
+        if run.metadata.recirc_depth > 0 && !to.context().recirculation.may_act(run.packets.len()) {
+            return drop_all(run, DropReason::RecircQueueFull, to);
+        }
         match action {
             DpAction::Drop(reason) if !delivered => return drop_all(run, *reason, to),
             DpAction::Drop(_) => break,

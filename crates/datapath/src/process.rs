@@ -130,6 +130,7 @@ impl<P: Pipeline> Process<P> {
         self.context.stats.rx.add(batch.len() as u64);
         self.context.input.promotion.begin_burst();
         self.context.share.note(self.context.input.port);
+        self.context.recirculation.begin_burst(batch.len());
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         let cycles = self.round((of_port, depth), Metadata::default(), version, batch, lent, &mut clock);
         clock.finish(&self.context.stats);
@@ -142,6 +143,11 @@ impl<P: Pipeline> Process<P> {
     fn rounds(&mut self, of_port: OfPort, version: Version) -> u64 {
         let mut cycles = 0;
         while let Some(mut round) = self.context.recirculation.next() {
+            if self.context.recirculation.is_spent() {
+                self.context.drop_all(round.batch.drain(..), DropReason::RecircQueueFull);
+                self.context.recirculation.done(round);
+                continue;
+            }
             let (metadata, clock) = (round.metadata, &mut StageClock::off());
             if metadata.tracking.state != 0
                 && let Some(memory) = &mut self.memory
@@ -217,6 +223,7 @@ impl<P: Pipeline> Process<P> {
         actions: &[crate::DpAction],
     ) {
         self.context.stats.rx.add(1);
+        self.context.recirculation.begin_burst(1);
         std::mem::swap(&mut self.context.input, input);
         let mut run = Run::new(Metadata { recirc_depth, ..Metadata::default() });
         run.push(packet, Layers::UNKNOWN);

@@ -55,6 +55,15 @@ const BATCHES: usize = 2 * BURST;
 /// Maximum number of waiting batches: each packet of a burst may have its own metadata, and fork into eight.
 const BATCHES_MAX: usize = 8 * BURST;
 
+/// Maximum number of packets that wait in the course of one burst, in all rounds. A bound on those that wait
+/// at the same time bounds no work: each round makes room for others.
+const PACKETS_MAX: usize = BATCHES_MAX * BURST;
+/// Maximum number of actions on what comes back, for each packet of a burst: as many as rules may make wait.
+/// A burst has as much as this many packets at least, because it may complete datagrams whose other fragments
+/// came earlier.
+const ACTIONS_EACH: usize = 16_384;
+const PACKETS_LEAST: usize = 8;
+
 /// The packets of the next round's burst.
 pub struct Round {
     pub metadata: Metadata,
@@ -76,6 +85,10 @@ pub struct Recirculation {
     waiting: VecDeque<Box<Round>>,
     #[allow(clippy::vec_box)] // They move between the two lists, and are large.
     spare: Vec<Box<Round>>,
+    /// How many more packets of this burst may wait.
+    room: usize,
+    /// How many more actions may be executed on packets of this burst that have come back.
+    actions_left: usize,
 }
 
 impl Recirculation {
@@ -83,11 +96,34 @@ impl Recirculation {
         Recirculation {
             waiting: VecDeque::with_capacity(BATCHES_MAX),
             spare: (0..BATCHES).map(|_| Round::empty()).collect(),
+            room: PACKETS_MAX,
+            actions_left: 0,
         }
     }
 
+    /// Before a burst of so many packets.
+    #[inline(always)]
+    pub fn begin_burst(&mut self, packets: usize) {
+        (self.room, self.actions_left) = (PACKETS_MAX, packets.max(PACKETS_LEAST) * ACTIONS_EACH);
+    }
+
+    /// Counts an action on so many packets that have come back. False if the burst has had all it may have:
+    /// then they go no further.
+    #[inline(always)]
+    pub fn may_act(&mut self, packets: usize) -> bool {
+        let left = self.actions_left.checked_sub(packets);
+        self.actions_left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Whether what still waits goes no further.
+    #[inline(always)]
+    pub fn is_spent(&self) -> bool {
+        self.actions_left == 0
+    }
+
     /// Queues a packet for the next round. Returns it if it has been recirculated too often, or too many
-    /// others are waiting (see [`refusal`]).
+    /// others are waiting or have waited in this burst (see [`refusal`]).
     #[inline]
     pub fn push(
         &mut self,
@@ -99,6 +135,7 @@ impl Recirculation {
         round.batch.push(packet);
         // Bound: no more than packets.
         round.originals.extend(original.copied());
+        self.room -= 1;
         Ok(())
     }
 
@@ -106,18 +143,24 @@ impl Recirculation {
     /// that are refused stay where they are.
     #[inline]
     pub fn push_all(&mut self, metadata: Metadata, packets: &mut Batch, originals: &mut Originals) {
+        let mut room = self.room;
         while !packets.is_empty()
             && let Some(round) = self.round_with_room(metadata)
         {
-            let count = packets.len().min(round.batch.remaining_capacity());
+            let count = packets.len().min(round.batch.remaining_capacity()).min(room);
             round.batch.extend(packets.drain(..count));
             round.originals.extend(originals.drain(..count.min(originals.len())));
+            room -= count;
+            self.room = room;
         }
     }
 
     /// The newest round of packets with this metadata, if it has room, or a new one.
     #[inline]
     fn round_with_room(&mut self, metadata: Metadata) -> Option<&mut Round> {
+        if self.room == 0 {
+            return None;
+        }
         let newest = self.waiting.iter().rposition(|round| round.metadata == metadata);
         if let Some(newest) = newest.filter(|n| !self.waiting[*n].batch.is_full()) {
             return Some(&mut self.waiting[newest]);

@@ -4,6 +4,7 @@ use base::rcu::{Domain, Reader};
 use base::{DropReason, OfPort, PortNo, Version};
 use datapath::{
     CacheConfig, Config, Datapath, DpAction, Event, ExactTier, FlowView, Pipeline, PortView, Translation,
+    WORKER_STACK_BYTES,
 };
 use flow::{Depth, FieldId, Key, Match};
 use oracle::flood::Flood;
@@ -246,6 +247,58 @@ fn a_packet_that_goes_round_for_ever_is_dropped_and_counted() {
     assert_eq!(rig.links[&PortNo(1)].take_sent().len(), 0);
     rig.end().unwrap();
     pool_is_whole().unwrap();
+}
+
+/// Each packet comes back as 129, every time, each of which is tracked if that is asked for.
+struct Multiplies {
+    is_tracked: bool,
+}
+
+impl Pipeline for Multiplies {
+    type Effect = ();
+    fn version(&self) -> Version {
+        Version(1)
+    }
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        Arc::new(PortView::new(OfPort(port.0 as u16), Depth::Ethernet))
+    }
+    fn translate(&self, _: Version, _: &Key, _: &Reader, out: &mut Translation<()>) {
+        for f in [FieldId::InPort, FieldId::DpPort, FieldId::RecircId, FieldId::EthType, FieldId::NwFrag] {
+            out.mask.add_exact(f);
+        }
+        for _ in 0..128 {
+            match self.is_tracked {
+                true => out.actions.extend([DpAction::Ct(Arc::default()), DpAction::Recirc(1)]),
+                false => out.actions.push(DpAction::Clone(vec![DpAction::Recirc(1)])),
+            }
+        }
+        out.actions.push(DpAction::Recirc(1));
+    }
+    fn touched(&self, _: FlowView<'_>, _: Version, _: Version, _: &Reader) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_one_packet_multiplies_into_by_going_round_is_bounded_and_counted() {
+    let run = |is_tracked| {
+        let pipeline = Arc::new(Multiplies { is_tracked });
+        let mut rig = Rig::new(pipeline, Domain::new(), config(1024, 10_000), &[PortNo(1)]);
+        for n in 1..=2 {
+            rig.receive(PortNo(1), vec![udp_frame()]);
+            let stats = rig.dp.worker_stats(0);
+            let (copies, recirculations) = (stats.copies.get(), stats.recirculations.get());
+            assert!(copies + recirculations < n * 200_000, "{copies} copies, {recirculations} come back");
+            assert!(copies > n * 10_000, "the next burst may have as much");
+        }
+        assert!(rig.dp.drops(DropReason::RecircQueueFull) > 0);
+        rig.end().unwrap();
+        pool_is_whole().unwrap();
+    };
+    for is_tracked in [false, true] {
+        let thread = std::thread::Builder::new().stack_size(WORKER_STACK_BYTES);
+        thread.spawn(move || run(is_tracked)).unwrap().join().unwrap();
+    }
 }
 
 /// Each packet comes back with a mark of its own, and then as so many copies.
