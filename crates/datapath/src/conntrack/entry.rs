@@ -351,7 +351,23 @@ impl Entry {
         u128::from(self.get(LABEL)) << 64 | u128::from(self.get(LABEL + 1))
     }
 
+    /// The label as it was at one moment. `None` while another thread may be changing it.
+    pub fn label_at_rest(&self) -> Option<u128> {
+        if !self.standing().is_labelled() {
+            return Some(0);
+        }
+        let is_at_rest = || {
+            fence(Acquire);
+            self.0[SEQUENCE].load(Acquire) & LOCKED == 0
+        };
+        // The lock leaves no trace: who had it between the two looks at it has changed what is read again.
+        let label = self.label();
+        (is_at_rest() && self.label() == label && is_at_rest()).then_some(label)
+    }
+
     pub fn set_label(&self, label: u128) {
+        // Who sees any of it finds the entry locked.
+        fence(Release);
         self.set(LABEL, (label >> 64) as u64);
         self.set(LABEL + 1, label as u64);
         let labelled = if label == 0 { 0 } else { LABELLED };
@@ -494,6 +510,7 @@ mod tests {
             let held = entry.hold(first).unwrap();
             held.set_peers(&[peer, other]);
             held.set_label(3 << 90 | 5);
+            assert_eq!(entry.label_at_rest(), None, "there may be more to come");
             held.set_mark(17);
             held.set_peers(&[peer, other]);
             held.set_traits(Traits(Traits::TWO_PLACES | Traits::ANSWERED));
@@ -501,6 +518,7 @@ mod tests {
             assert_eq!(entry.is_reply(&forward), Some((false, first)), "readers do not mind");
         }
         assert_eq!((entry.peers(), entry.label(), entry.mark()), ([peer, other], 3 << 90 | 5, 17));
+        assert_eq!(entry.label_at_rest(), Some(3 << 90 | 5));
         assert_eq!(
             (entry.traits().0, entry.annex()),
             (Traits::TWO_PLACES | Traits::ANSWERED, (1 << 21, 1 << 16))

@@ -81,6 +81,7 @@ impl Tracker {
         if expiry_ms <= now_ms || standing.has(Traits::RELATED | Traits::FTP | Traits::TFTP) {
             return None;
         }
+        let label = if standing.is_labelled() { entry.label_at_rest()? } else { 0 };
         let phase = match &seen.tcp {
             Some(segment) => {
                 let from = found.is_reply.into();
@@ -101,8 +102,7 @@ impl Tracker {
         if entry.expire_after(found.generation, expiry_ms, now_ms + timeout_ms) {
             self.look_earlier(*found, now_ms);
         }
-        let marked =
-            Marked { mark: entry.mark(), label: if standing.is_labelled() { entry.label() } else { 0 } };
+        let marked = Marked { mark: entry.mark(), label };
         entry.is_still(found.generation).then_some(marked)
     }
 }

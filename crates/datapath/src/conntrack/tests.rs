@@ -299,6 +299,37 @@ fn marks_and_labels_are_the_connections() {
     assert_eq!(t.flush(&dump::Filter { mark: Some((2, 3)), ..Default::default() }, 0), 1);
 }
 
+/// Two workers that set bits of their own in a connection's mark, one of which sets its label, too.
+#[test]
+fn bits_that_workers_set_at_once_in_a_mark_are_all_there_and_no_label_is_half_another() {
+    let t = &tracker();
+    state_of(t, udp(1), &COMMIT, 0);
+    let entry = t.entry(t.find(&udp(1), 0, 0).unwrap().entry);
+    let mark_after = |request: &Request| {
+        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+        track(t, &seen(udp(1)), request, (&mut tracking, &mut original), 0);
+        tracking.mark
+    };
+    let rounds = testkit::cases("datapath::conntrack_marks", 600_000);
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            scope.spawn(move || {
+                for n in 1..=rounds {
+                    let (shift, mine) = (worker * 16, n & 0xffff);
+                    let mark = Some((mine << shift, 0xffff << shift));
+                    let label = (worker == 0).then_some((u128::from(n) << 64 | u128::from(n), u128::MAX));
+                    let has_mine = |mark: u32| mark >> shift & 0xffff == mine;
+                    // A worker that loses its processor while it changes the connection keeps others from it.
+                    while !has_mine(mark_after(&Request { mark, label, ..COMMIT })) {}
+                    assert!(has_mine(mark_after(&Request::default())), "worker {worker}, round {n}");
+                    let halves = entry.label_at_rest().map(|label| (label as u64, (label >> 64) as u64));
+                    assert!(halves.is_none_or(|(low, high)| low == high), "{halves:x?}");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
     let t = tracker();

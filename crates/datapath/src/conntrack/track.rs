@@ -649,27 +649,32 @@ impl Tracker {
     /// Writes mark and label to the connection, and what rules see of it to the packet's tracking result.
     fn tell(&self, found: Found, request: &Request, tracking: &mut Tracking, original: &mut Tuple) {
         let entry = self.entry(found.entry);
-        let (mut mark, mut label) = (entry.mark(), entry.label());
         let (traits, (annex, _)) = (entry.traits(), entry.annex());
         *original = entry.forward();
         if traits.has(Traits::RELATED) && annex != 0 {
             *original = self.entry(annex).forward();
         }
-        let merged = |old: u128, new: Option<(u128, u128)>| {
-            new.map_or(old, |(value, mask)| old & !mask | value & mask)
-        };
-        let wide = |(value, mask): (u32, u32)| (value.into(), mask.into());
-        let (new_mark, new_label) =
-            (merged(mark.into(), request.mark.map(wide)) as u32, merged(label, request.label));
         // An expected connection inherits the mark and label of its parent.
-        if (new_mark, new_label) != (mark, label)
-            && !traits.has(Traits::RELATED)
+        let is_own = !traits.has(Traits::RELATED);
+        let wide = |(value, mask): (u32, u32)| (value.into(), mask.into());
+        let (new_mark, new_label) = (request.mark.filter(|_| is_own), request.label.filter(|_| is_own));
+        let (new_mark, new_label): (Option<(u128, u128)>, _) = (new_mark.map(wide), new_label);
+        let has =
+            |old: u128, new: Option<(u128, u128)>| new.is_none_or(|(value, mask)| old & mask == value & mask);
+        let merged = |old: u128, (value, mask): (u128, u128)| old & !mask | value & mask;
+        let mut now = entry.label_at_rest().map(|label| (entry.mark(), label));
+        if now.is_none_or(|(mark, label)| !has(mark.into(), new_mark) || !has(label, new_label))
             && let Some(held) = entry.hold(found.generation)
         {
-            held.set_mark(new_mark);
-            held.set_label(new_label);
-            (mark, label) = (new_mark, new_label);
+            // Only now, and only what was asked for: another thread may have set other bits meanwhile.
+            if let Some(new) = new_mark {
+                held.set_mark(merged(held.mark().into(), new) as u32);
+            }
+            if let Some(new) = new_label {
+                held.set_label(merged(held.label(), new));
+            }
+            now = Some((held.mark(), held.label()));
         }
-        (tracking.mark, tracking.label) = (mark, label);
+        (tracking.mark, tracking.label) = now.unwrap_or_else(|| (entry.mark(), entry.label()));
     }
 }
