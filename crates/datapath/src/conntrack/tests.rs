@@ -487,6 +487,9 @@ fn a_connection_translated_to_its_own_address_gets_another_port_where_its_tuple_
     let to_server = Request { nat: Some(Nat::New(range(nat::Side::Dst, server))), ..COMMIT };
     let as_itself = Request { nat: Some(Nat::New(range(nat::Side::Src, 0))), ..COMMIT };
     state_of(&t, Tuple { dst: virtual_address, ..udp(1) }, &to_server, 0);
+    // Without any translation it cannot have another port: the server's answers would be both connections'.
+    assert_eq!(state_of(&t, udp(1), &COMMIT, 0), state::NEW);
+    assert_eq!((t.count(), t.figures.exhausted.load(Relaxed)), (1, 1));
     state_of(&t, udp(1), &as_itself, 0);
     // Of another client nobody has the tuple.
     state_of(&t, udp(2), &as_itself, 0);

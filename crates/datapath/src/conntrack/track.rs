@@ -15,7 +15,7 @@ use super::request::{Helper, Nat, Range, Request, Side};
 use super::seen::Seen;
 use super::tcp::{self, Peers, Verdict};
 use super::timeouts::Phase;
-use super::tuple::{TCP, Tuple};
+use super::tuple::{TCP, Tuple, reversed};
 use super::{CLEARED_PER_COMMIT, Found, SHARDS, Tracker, Tracking, state};
 use base::DropReason;
 use std::sync::atomic::Ordering::Relaxed;
@@ -567,13 +567,23 @@ impl Tracker {
             traits.0 |= if has_two_places { Traits::TWO_PLACES } else { 0 };
         }
         entry.set_traits(traits);
-        // Also matches an entry that has reserved the tuple but not yet begun.
-        let is_same = |other: u32| other != idx && self.entry(other).direction(&forward).is_some();
         let which = if has_two_places { Which::Forward } else { Which::Both };
+        // Another's translation may lead to the tuple of the answers.
+        let (answers, mut are_anothers) = (reversed(&forward), false);
+        // Also matches an entry that has reserved a tuple but not yet begun.
+        let is_same = |other: u32| {
+            let has = |tuple| other != idx && self.entry(other).direction(tuple).is_some();
+            let is_same = has(&forward);
+            are_anothers = !is_same && which == Which::Both && has(&answers);
+            is_same || are_anothers
+        };
         let place = Place { entry: idx, of: which };
         if !self.index.insert(hash, place, &self.entries, is_same) {
-            // Another worker has committed the same connection meanwhile; under its rules, the packet belongs
-            // to that one.
+            // Another worker has committed the same connection meanwhile, and under its rules the packet
+            // belongs to that one.
+            if are_anothers {
+                self.figures.exhausted.fetch_add(1, Relaxed);
+            }
             if has_two_places {
                 let place = Place { entry: idx, of: Which::Reverse };
                 self.index.remove(reverse.hash(zone, &self.secret), place, &self.entries);
