@@ -188,6 +188,11 @@ impl Lists {
         }
     }
 
+    /// Whether there are half-open connections, or answered ones that have not left yet.
+    pub fn has_half_open(&self) -> bool {
+        self.half_open_count > 0
+    }
+
     /// The longest queue of half-open connections, and its length.
     fn longest_now(&self) -> (usize, u32) {
         let lens = self.half_open.iter().map(|queue| queue.len);

@@ -66,6 +66,7 @@ const ENTRIES: usize = 1 << 22;
 const BUCKETS: usize = 1 << 19;
 /// More than there are workers, so that two rarely need the same one.
 const SHARDS: usize = 64;
+const _: () = assert!(SHARDS <= u64::BITS as usize);
 /// The same as Open vSwitch's.
 const LIMIT_DEFAULT: u32 = 3_000_000;
 /// How many half-open connections are examined to find one to evict.
@@ -188,6 +189,8 @@ pub struct Tracker {
     index: Index,
     entries: Entries,
     shards: Box<[Shard]>,
+    /// One bit for each shard that may have half-open connections. Changed under the shard's lock.
+    half_open: AtomicU64,
     /// The highest number of blocks that any shard has allocated.
     rounds: AtomicU32,
     count: AtomicU32,
@@ -231,6 +234,7 @@ impl Tracker {
             index: Index::new(BUCKETS)?,
             entries: Region::growing_once_used(ENTRIES)?,
             shards: (0..SHARDS).map(|_| Shard(Mutex::new(Lists::new()))).collect(),
+            half_open: AtomicU64::new(0),
             rounds: AtomicU32::new(0),
             count: AtomicU32::new(0),
             limit: AtomicU32::new(LIMIT_DEFAULT),
@@ -504,12 +508,50 @@ impl Tracker {
         has_more
     }
 
+    /// Counts one more connection, if there is room or room can be made.
+    fn has_room(&self, hash: u64, zone: u16) -> bool {
+        let shard = hash as usize >> 20;
+        let has_room = self.zones.enter(zone) || self.make_room(shard, Some(zone)) && self.zones.enter(zone);
+        if !has_room {
+            self.figures.zone_full.fetch_add(1, Relaxed);
+            return false;
+        }
+        let before = self.count.fetch_add(1, Relaxed);
+        self.index.in_use(before);
+        if before < self.limit() {
+            return true;
+        }
+        // Two, so that their number falls if the limit was lowered.
+        for _ in 0..2 {
+            if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
+                return true;
+            }
+        }
+        self.uncount(zone);
+        self.figures.full.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Counts one connection less.
+    fn uncount(&self, zone: u16) {
+        self.zones.leave(zone);
+        self.count.fetch_sub(1, Relaxed);
+    }
+
     /// Evicts a half-open connection, the oldest of the first shard that has one: from `zone` if that is
-    /// full, else from the zone that has the most.
+    /// full, else from the zone that has the most. Shards without any are passed over without their lock.
     fn make_room(&self, first_shard: usize, zone: Option<u16>) -> bool {
         let mut tries = EVICTION_TRIES;
         for n in 0..SHARDS {
+            let bit = 1 << ((first_shard + n) % SHARDS);
+            if self.half_open.load(Relaxed) & bit == 0 {
+                continue;
+            }
             let mut lists = self.shard(first_shard + n);
+            if !lists.has_half_open() {
+                self.half_open.fetch_and(!bit, Relaxed);
+                continue;
+            }
             let mut at = 0;
             while let Some(idx) = lists.half_open_after(at, zone, &self.entries) {
                 if tries == 0 {

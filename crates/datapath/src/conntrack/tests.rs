@@ -137,6 +137,26 @@ fn at_a_ceiling_half_open_connections_give_way_and_answered_ones_stay() {
     assert_eq!(t.zone_count(7), 3);
 }
 
+#[test]
+fn where_none_is_half_open_no_shard_is_locked_for_a_connection_that_is_refused() {
+    let t = tracker();
+    t.set_limit(100);
+    for n in 0..100 {
+        state_of(&t, udp(n), &COMMIT, 0);
+        state_of(&t, udp(n).reversed(), &COMMIT, 0);
+    }
+    // They leave the lists when those are searched.
+    for n in 100..200 {
+        state_of(&t, udp(n), &COMMIT, 0);
+    }
+    assert_eq!((t.count(), t.half_open.load(Relaxed)), (100, 0));
+    assert!(t.flush_named(&udp(0), 0, &dump::Filter::default(), 0));
+    state_of(&t, udp(200), &COMMIT, 0);
+    assert_eq!(t.half_open.load(Relaxed).count_ones(), 1);
+    state_of(&t, udp(201), &COMMIT, 0);
+    assert_eq!((t.count(), t.figures.evicted.load(Relaxed)), (100, 1), "it gives way");
+}
+
 /// A segment of TCP, and what the tracker says of it.
 fn say_tcp(t: &Tracker, tuple: Tuple, (flags, seq, ack): (u16, u32, u32), request: &Request, ms: u64) -> u8 {
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());

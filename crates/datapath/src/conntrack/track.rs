@@ -464,36 +464,6 @@ impl Tracker {
         Ok(begun)
     }
 
-    /// Counts one more connection, if there is room or room can be made.
-    fn has_room(&self, hash: u64, zone: u16) -> bool {
-        let shard = hash as usize >> 20;
-        let has_room = self.zones.enter(zone) || self.make_room(shard, Some(zone)) && self.zones.enter(zone);
-        if !has_room {
-            self.figures.zone_full.fetch_add(1, Relaxed);
-            return false;
-        }
-        let before = self.count.fetch_add(1, Relaxed);
-        self.index.in_use(before);
-        if before < self.limit() {
-            return true;
-        }
-        // Two, so that their number falls if the limit was lowered.
-        for _ in 0..2 {
-            if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
-                return true;
-            }
-        }
-        self.uncount(zone);
-        self.figures.full.fetch_add(1, Relaxed);
-        false
-    }
-
-    /// Counts one connection less.
-    pub(super) fn uncount(&self, zone: u16) {
-        self.zones.leave(zone);
-        self.count.fetch_sub(1, Relaxed);
-    }
-
     /// Commits a connection, for which room has been counted. If it fails, gives that room back.
     fn put_down(
         &self,
@@ -532,6 +502,10 @@ impl Tracker {
         let forward = tuple.packed(zone);
         entry.set_forward(&forward);
         lists.link(idx, moment.now_ms, &self.entries);
+        let bit = 1 << (shard % SHARDS);
+        if self.half_open.load(Relaxed) & bit == 0 {
+            self.half_open.fetch_or(bit, Relaxed);
+        }
         drop(lists);
         let parent = expected.map(|expected| self.entry(expected.parent.0));
         let (mark, label) = parent.map_or((0, 0), |parent| (parent.mark(), parent.label()));
