@@ -175,6 +175,14 @@ impl Context {
         self.share.may_begin(&mut self.input.begun, recirc_id, self.now_ms)
     }
 
+    /// Counts tuples that a new connection of the input queue could not have.
+    #[inline(always)]
+    pub fn tried_tuples(&mut self, tries: u32) {
+        if tries > 0 {
+            self.share.tried(&mut self.input.begun, tries);
+        }
+    }
+
     /// Whether the input queue has tried to begin more connections than it may.
     #[inline(always)]
     pub fn exceeds_share(&self) -> bool {

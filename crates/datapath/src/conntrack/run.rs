@@ -130,6 +130,7 @@ pub fn track_read<E: Ends>(
             hash: *hash,
             preferred: preferred.get(n).and_then(Option::as_ref),
             random,
+            tries: 0,
             is_again: false,
             helped: None,
             refuses_unknown,
@@ -147,6 +148,7 @@ pub fn track_read<E: Ends>(
             Some(t) => nat::translate(&mut run.packets[n], &mut run.layers[n], &t.to, t.side, t.is_error),
             None => Ok(()),
         });
+        let tries = moment.tries;
         match done {
             Ok(()) => {
                 if let Some(helped) = moment.helped {
@@ -158,6 +160,7 @@ pub fn track_read<E: Ends>(
             }
             Err(reason) => refused.push((n, reason)),
         }
+        to.context().tried_tuples(tries);
     }
     if !refused.is_empty() {
         if refuses_unknown {
@@ -237,6 +240,7 @@ fn track_whole<E: Ends>(
         hash: None,
         preferred: None,
         random,
+        tries: 0,
         is_again: false,
         helped: None,
         refuses_unknown: context.refuses_unknown(rest),
@@ -249,6 +253,7 @@ fn track_whole<E: Ends>(
         let mut each = part.packets.iter_mut().zip(&mut part.layers);
         each.try_for_each(|(packet, layers)| nat::translate(packet, layers, &t.to, t.side, t.is_error))
     });
+    let tries = moment.tries;
     match done {
         Ok(()) => {
             if let Some(helped) = moment.helped {
@@ -257,6 +262,7 @@ fn track_whole<E: Ends>(
                     tracker.help_unread(&helped, first, layers, request);
                 }
             }
+            to.context().tried_tuples(tries);
             part.originals.extend(std::iter::repeat_n(original, part.packets.len()));
             go_on(&mut part, to);
         }

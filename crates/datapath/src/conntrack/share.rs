@@ -19,6 +19,10 @@ use base::PortNo;
 /// How many connections one receive queue may begin in an interval while other ports have packets too.
 pub const SHARED: u32 = 100;
 
+/// Where a range of addresses and ports is used up, looking at so many tuples that others have costs as much
+/// as beginning a connection.
+const TRIES: u32 = 4;
+
 /// Recirculation ids that a queue remembers.
 const REMEMBERED: usize = 8;
 
@@ -101,6 +105,12 @@ impl Share {
         self.is_exceeded(begun) && begun.refused_at.contains(&recirc_id)
     }
 
+    /// Counts tuples that a connection could not have, in the interval in which it was to begin.
+    #[cold]
+    pub fn tried(&self, begun: &mut Begun, tries: u32) {
+        begun.count += tries / TRIES;
+    }
+
     /// Whether a queue may begin one more connection, which is then counted, by a packet with this
     /// recirculation id.
     pub fn may_begin(&mut self, begun: &mut Begun, recirc_id: u32, now_ms: u64) -> bool {
@@ -159,6 +169,12 @@ mod tests {
         assert!(!share.refuses(&flood, RECIRC_ID));
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 100);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");
+        share.begin_interval();
+        assert_eq!(begin(&mut share, &mut other, 2, 1, 300), 1);
+        assert_eq!(begin(&mut share, &mut flood, 1, 1, 300), 1);
+        share.tried(&mut flood, 50 * TRIES);
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 49, "what it has looked for in vain counts");
+        share.begin_interval();
         // Whatever the other's number is.
         assert_eq!(begin(&mut share, &mut other, 65, 1, 300), 1);
         share.begin_interval();

@@ -255,6 +255,30 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0));
 }
 
+#[test]
+fn what_a_connection_looks_for_in_vain_in_a_range_that_is_used_up_is_counted() {
+    let t = tracker();
+    let nat = Some(Nat::New(source(0xc0a8_0001, Some((5000, 5199)))));
+    let tries_of = |n: u32| {
+        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+        let mut may_begin = || true;
+        let mut moment = Moment::new(0, u64::from(n), &mut may_begin);
+        let request = Request { nat, ..COMMIT };
+        t.track(Some(&seen(udp(n))), &request, &mut tracking, &mut original, &mut moment).unwrap();
+        moment.tries
+    };
+    assert_eq!(tries_of(0), 0, "the first that it tried was free");
+    let mut n = 1;
+    while t.count() < 200 {
+        tries_of(n);
+        n += 1;
+    }
+    for n in n..n + 64 {
+        assert!((128..=512).contains(&tries_of(n)));
+    }
+    assert_eq!(t.count(), 200);
+}
+
 /// A reply was translated; by `force`, its new connection begins at the tuple that it came with.
 #[test]
 fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {

@@ -58,6 +58,8 @@ pub struct Moment<'a> {
     pub preferred: Option<&'a Preferred>,
     /// For choosing ports at random.
     pub random: u64,
+    /// How many tuples of translations were tried because others were taken.
+    pub(super) tries: u32,
     /// Whether a packet of no known connection is dropped now, since a later `ct` would refuse it.
     pub refuses_unknown: bool,
     /// Whether the input port may begin another connection now.
@@ -76,6 +78,7 @@ impl<'a> Moment<'a> {
             hash: None,
             preferred: None,
             random,
+            tries: 0,
             refuses_unknown: false,
             may_begin,
             is_again: false,
@@ -472,7 +475,7 @@ impl Tracker {
         seen: &Seen,
         request: &Request,
         expected: Option<&Expected>,
-        moment: &Moment<'_>,
+        moment: &mut Moment<'_>,
     ) -> Option<(Found, Option<Translation>)> {
         let zone = request.zone;
         let (phase, peers) = match tuple.protocol {
@@ -580,21 +583,23 @@ impl Tracker {
         forward: &Tuple,
         range: Range,
         preferred: Option<&Preferred>,
-        (zone, moment): (u16, &Moment<'_>),
+        (zone, moment): (u16, &mut Moment<'_>),
     ) -> Option<(Tuple, bool)> {
-        let takes = |reverse: Tuple, hash: u64| {
-            let taken = self.take_reverse(idx, forward, &reverse, (zone, hash), moment.now_ms);
+        let (now_ms, mut tries) = (moment.now_ms, 0);
+        let mut takes = |reverse: Tuple, hash: u64| {
+            let taken = self.take_reverse(idx, forward, &reverse, (zone, hash), now_ms);
+            tries += u32::from(taken.is_none());
             taken.map(|has_two_places| (reverse, has_two_places))
         };
-        if let Some(&Preferred { reverse, hash }) = preferred
-            && let Some(taken) = takes(reverse, hash)
-        {
-            return Some(taken);
+        let mut taken = preferred.and_then(|&Preferred { reverse, hash }| takes(reverse, hash));
+        if taken.is_none() {
+            let candidates = Candidates::new(range, forward, zone, &self.secret, moment.random);
+            let best = preferred.is_none().then_some(candidates.best);
+            let mut all = best.into_iter().chain(candidates.others());
+            taken = all.find_map(|reverse| takes(reverse, reverse.hash(zone, &self.secret)));
         }
-        let candidates = Candidates::new(range, forward, zone, &self.secret, moment.random);
-        let best = preferred.is_none().then_some(candidates.best);
-        let mut all = best.into_iter().chain(candidates.others());
-        all.find_map(|reverse| takes(reverse, reverse.hash(zone, &self.secret)))
+        moment.tries += tries;
+        taken
     }
 
     /// Reserves a reverse tuple with this hash for a new connection whose entry has the forward one. Returns
@@ -612,6 +617,11 @@ impl Tracker {
             // translation.
             let is_free = self.find(reverse, zone, now_ms).is_none_or(|found| found.entry == idx);
             return is_free.then_some(false);
+        }
+        // Where a range is used up, that is nearly always the case, and looking takes no lock.
+        let is_live = |entry: &Entry| entry.expiry_ms() > now_ms;
+        if self.find_by(hash, reverse, zone, is_live).is_some_and(|found| found.entry != idx) {
+            return None;
         }
         let packed = reverse.packed(zone);
         // The entry has the tuple before any lookup can find it there; it does not answer before it begins.
