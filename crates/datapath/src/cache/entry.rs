@@ -207,10 +207,14 @@ pub struct Entry {
 }
 
 /// The low half of a version. The sweep visits an entry about once a second and removes one that is 2^31
-/// versions old, before its version could be mistaken for a newer one.
+/// versions old, before its version could be mistaken for a newer one. If the version moves by another 2^31
+/// meanwhile, [`FlowCache::set_version`](super::FlowCache::set_version) removes all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct ShortVersion(u32);
+
+/// How many versions ago an entry that the sweep leaves was right.
+pub(super) const AGE_MAX: u32 = 1 << 31;
 
 impl ShortVersion {
     /// From a whole version.
@@ -234,7 +238,7 @@ impl ShortVersion {
     /// Whether the entry must be removed before its version becomes ambiguous.
     #[inline(always)]
     pub fn is_ancient(self, now: Version) -> bool {
-        self.age(now) > 1 << 31
+        self.age(now) > AGE_MAX
     }
 }
 

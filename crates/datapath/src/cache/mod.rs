@@ -45,8 +45,8 @@ use base::{PortNo, Version};
 pub use config::{CacheConfig, FLOW_LIMIT_MAX};
 pub use dump::DumpedFlow;
 use entry::{
-    Arena, Bodies, Decision, Entry, EntryKey, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict, WideKey,
-    further_blocks, verdict_of, wide_of,
+    AGE_MAX, Arena, Bodies, Decision, Entry, EntryKey, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict,
+    WideKey, further_blocks, verdict_of, wide_of,
 };
 use firsts::Firsts;
 use flow::extract::{LongKey, PlainKey};
@@ -203,6 +203,10 @@ pub struct FlowCache {
     now_ms: u64,
     /// The newest version that packets have seen.
     version: Version,
+    /// The same when the present round of the sweep began.
+    round_began: Version,
+    /// The same when the last complete round began: no entry is older by more than an entry may be.
+    swept: Version,
 }
 
 /// What a port's flows have in common.
@@ -248,6 +252,8 @@ impl FlowCache {
             stale_stats: ArrayVec::new(),
             now_ms: 0,
             version: Version(0),
+            round_began: Version(0),
+            swept: Version(0),
         })
     }
 
@@ -592,9 +598,13 @@ impl FlowCache {
         self.now_ms = now_ms;
     }
 
-    /// Sets the version that packets see now.
+    /// Sets the version that packets see now. Removes everything if it is so much newer than the sweep that
+    /// an entry's version could be mistaken for a newer one.
     #[inline(always)]
     pub fn set_version(&mut self, version: Version) {
+        if version.0.wrapping_sub(self.swept.0) >= u64::from(u32::MAX - AGE_MAX) {
+            self.forget_all(version);
+        }
         self.version = version;
     }
 

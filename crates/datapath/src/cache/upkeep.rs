@@ -258,18 +258,32 @@ impl FlowCache {
         }
     }
 
+    /// Removes everything, because the sweep has not kept up with the versions.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_all(&mut self, now: Version) {
+        self.flush();
+        (self.round_began, self.swept) = (now, now);
+    }
+
     // ---- sweeping
 
     /// Starts a new round of the sweep at the first entry.
     pub fn start_round(&mut self) {
         (self.exact.swept, self.mega.swept) = (0, 0);
+        self.round_began = self.version;
     }
 
-    /// Visits the next `count` entries of each tier: folds them and removes idle ones, at most `removals`,
-    /// from which it subtracts. True when this completed a round, started by [`Self::start_round`], over both
-    /// tiers.
+    /// Visits the next `count` entries of each tier: folds them, and removes ancient ones and at most
+    /// `removals` idle ones, from which it subtracts. True when this completed a round, started by
+    /// [`Self::start_round`], over both tiers.
     pub fn sweep(&mut self, count: u32, removals: &mut u32) -> bool {
-        self.sweep_tier(Which::Exact, count, removals) && self.sweep_tier(Which::Mega, count, removals)
+        let is_complete =
+            self.sweep_tier(Which::Exact, count, removals) && self.sweep_tier(Which::Mega, count, removals);
+        if is_complete {
+            self.swept = self.round_began;
+        }
+        is_complete
     }
 
     fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32) -> bool {
@@ -292,8 +306,9 @@ impl FlowCache {
                 continue;
             };
             self.fold(which, idx);
-            if *removals > 0 && self.is_to_go(&self.tier(which).entries[idx as usize]) {
-                *removals -= 1;
+            let e = &self.tier(which).entries[idx as usize];
+            if self.is_to_go(e) && (*removals > 0 || e.version.is_ancient(self.version)) {
+                *removals = removals.saturating_sub(1);
                 self.remove(which, idx);
             }
         }

@@ -14,6 +14,7 @@ use oracle::rig::{Rig, pool, pool_is_whole};
 use packet::BURST;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use switch::control::FlowMod;
 
 fn config(flow_limit: usize, max_idle_ms: u32) -> Config {
@@ -209,6 +210,55 @@ fn a_deleted_rules_last_counts_are_exact() {
     home.settle();
     assert_eq!(home.dp.slot(slot).packets, 77 * BURST as u64);
     assert_eq!(home.dp.drops(DropReason::TableMiss), 10 * BURST as u64);
+}
+
+/// Packets go to a port that changes; the version moves as far as the test wants.
+struct Jumps {
+    version: AtomicU64,
+    port: AtomicU32,
+    changed: AtomicU64,
+}
+
+impl Pipeline for Jumps {
+    type Effect = ();
+    fn version(&self) -> Version {
+        Version(self.version.load(Relaxed))
+    }
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        Arc::new(PortView::new(OfPort(port.0 as u16), Depth::Everything))
+    }
+    fn translate(&self, _: Version, _: &Key, _: &Reader, out: &mut Translation<()>) {
+        for f in [FieldId::InPort, FieldId::DpPort, FieldId::RecircId, FieldId::EthType, FieldId::NwFrag] {
+            out.mask.add_exact(f);
+        }
+        out.actions.push(DpAction::Output(PortNo(self.port.load(Relaxed))));
+    }
+    fn touched(&self, _: FlowView<'_>, since: Version, _: Version, _: &Reader) -> bool {
+        since.0 < self.changed.load(Relaxed)
+    }
+}
+
+#[test]
+fn a_change_is_seen_however_far_the_version_moves_before_the_next_packet() {
+    for exact_tier in [ExactTier::Off, ExactTier::On] {
+        for ahead in [1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 3 << 32] {
+            let [version, changed] = [1, 0].map(AtomicU64::new);
+            let jumps = Arc::new(Jumps { version, changed, port: AtomicU32::new(2) });
+            let config = Config { exact_tier, ..config(1024, 60_000) };
+            let mut rig = Rig::new(jumps.clone(), Domain::new(), config, &[1, 2, 3].map(PortNo));
+            for _ in 0..3 {
+                rig.receive(PortNo(1), vec![udp_frame(); 32]);
+            }
+            assert_eq!(rig.links[&PortNo(2)].take_sent().len(), 96);
+            jumps.port.store(3, Relaxed);
+            jumps.changed.store(2, Relaxed);
+            jumps.version.fetch_add(ahead, Relaxed);
+            rig.receive(PortNo(1), vec![udp_frame(); 32]);
+            assert_eq!(rig.links[&PortNo(3)].take_sent().len(), 32, "{ahead} versions");
+            rig.end().unwrap();
+            pool_is_whole().unwrap();
+        }
+    }
 }
 
 /// Every packet goes round for ever.

@@ -10,6 +10,7 @@ use super::mac_records::{Doomed, MacControl};
 use super::numbered::{MeterNumbers, NumberedControl};
 use super::store::RuleStore;
 use super::timers::Timers;
+use super::transaction::Headway;
 use crate::by_hand::ByHand;
 use crate::changelog::{ChangeLogWriter, word_table};
 use crate::effect::Effect;
@@ -34,6 +35,7 @@ pub struct Control {
     pub(super) underway: Option<Underway>,
     /// Number of transactions begun.
     pub(super) transactions: u64,
+    pub(super) headway: Headway,
 }
 
 /// Everything except the reader, so that borrows through the reader can coexist with changes of the rest.
@@ -102,7 +104,8 @@ impl Control {
             deferred: VecDeque::new(),
             debugs: false,
         };
-        (switch, Control { reader: domain.register(), inner, underway: None, transactions: 0 })
+        let (reader, headway) = (domain.register(), Headway::WHOLE);
+        (switch, Control { reader, inner, underway: None, transactions: 0, headway })
     }
 
     /// Makes it accept `debug_recirc` and `debug_slow`.

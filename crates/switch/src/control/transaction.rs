@@ -31,13 +31,39 @@ use std::sync::Arc;
 const VERSIONS_PER_STEP: u64 = 16;
 /// The minimum number of steps to assume.
 const STEPS_MIN: u64 = 1 << 10;
-/// The maximum: whatever a client's bundle seems to take, the version moves by 2^22 at most, far below 2^31,
-/// the age that no cached flow may reach.
+/// The maximum, whatever a client's bundle seems to take.
 const STEPS_MAX: u64 = 1 << 18;
 /// With fewer versions left, the transaction is completed at once.
 const VERSIONS_LEFT_MIN: u64 = 1 << 10;
+/// By how much transactions move the version: together by so much per millisecond, of which so much may be
+/// saved; and by a minimum each. However often clients commit, that is far less in a second, in which workers
+/// visit their cached flows, than the 2^31 that no flow may be old.
+const VERSIONS_PER_MS: u64 = 1 << 14;
+const VERSIONS_SAVED_MAX: u64 = 1 << 24;
+const VERSIONS_AHEAD_MIN: u64 = 2 * VERSIONS_LEFT_MIN;
 /// How many requests to learn wait during a transaction; more are refused and counted.
 const DEFERRED_MAX: usize = 1 << 16;
+
+/// How far the next transactions may move the version.
+pub(crate) struct Headway {
+    left: u64,
+    at_ms: u64,
+}
+
+impl Headway {
+    pub const WHOLE: Headway = Headway { left: VERSIONS_SAVED_MAX, at_ms: 0 };
+
+    /// Takes so many versions at `now_ms`, or fewer.
+    fn take(&mut self, wanted: u64, now_ms: u64) -> u64 {
+        let gained = now_ms.saturating_sub(self.at_ms).saturating_mul(VERSIONS_PER_MS);
+        self.left = self.left.saturating_add(gained).min(VERSIONS_SAVED_MAX);
+        self.at_ms = self.at_ms.max(now_ms);
+        let taken = wanted.min(self.left).max(VERSIONS_AHEAD_MIN);
+        self.left = self.left.saturating_sub(taken);
+        taken
+    }
+}
+
 impl Control {
     /// Whether a controller may send a packet with these actions.
     pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
@@ -65,7 +91,8 @@ impl Control {
     pub fn begin(&mut self, changes: Arc<dyn Changes>, steps: usize, now_ms: u64) {
         self.finish();
         self.transactions += 1;
-        let ahead = (steps as u64).clamp(STEPS_MIN, STEPS_MAX) * VERSIONS_PER_STEP;
+        let wanted = (steps as u64).clamp(STEPS_MIN, STEPS_MAX) * VERSIONS_PER_STEP;
+        let ahead = self.headway.take(wanted, now_ms);
         let version = Version(self.inner.published().0 + ahead);
         let transaction = Some(Transaction::new(Some(version), now_ms));
         self.underway = Some(Underway { transaction, changes, outcome: None });

@@ -215,6 +215,21 @@ fn packets_of_a_transaction_may_take_so_much_memory_until_they_are_carried_out()
     assert_eq!(error, FlowModError::Refused(ErrorKind::OFPBFC_MSG_FAILED));
 }
 
+#[test]
+fn however_often_large_changes_are_made_or_fail_the_version_does_not_get_far() {
+    let mut r = rig();
+    let first = r.control.version();
+    for n in 0..1_024 {
+        let command = if n % 2 == 0 { GroupCommand::InsertBucket } else { GroupCommand::Add };
+        let one = group(1 + n, command, 1);
+        r.control.begin(Arc::new(Groups(r.br, vec![one])), 1 << 20, u64::from(n));
+        let outcome = run(&mut r, |_, _| ()).1;
+        assert_eq!(outcome.is_ok(), command == GroupCommand::Add, "{n}: {outcome:?}");
+    }
+    let moved = r.control.version().0 - first.0;
+    assert!(moved < 1 << 27, "by {moved} in a second");
+}
+
 fn group(group_id: u32, command: GroupCommand, buckets: u32) -> GroupMod {
     let bucket = |id| Bucket { id, weight: 0, watch_port: None, watch_group: None, actions: vec![output(2)] };
     let (kind, selection) = (GroupType::All, GroupSelection::default());
