@@ -154,6 +154,23 @@ pub struct PacketInSpec {
 }
 
 impl DpAction {
+    /// The memory that it takes, in bytes, with what it refers to.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_list = |list: &[DpAction]| -> usize { list.iter().map(DpAction::bytes).sum() };
+        let beside = match self {
+            DpAction::Sample { actions, .. } | DpAction::Clone(actions) => of_list(actions),
+            DpAction::CheckPktLen { greater, others, .. } => of_list(greater) + of_list(others),
+            DpAction::PacketIn(spec) => {
+                let continuation = spec.continuation.as_ref().map_or(0, Vec::len);
+                size_of::<PacketInSpec>() + spec.userdata.len() + continuation
+            }
+            DpAction::PushNsh(header) => header.len(),
+            DpAction::Ct(request) => size_of_val(&**request),
+            _ => 0,
+        };
+        size_of::<DpAction>() + beside
+    }
+
     /// Whether it changes headers, and does nothing else.
     #[inline]
     pub fn is_edit(&self) -> bool {

@@ -12,6 +12,7 @@
 //! allocates nothing.
 
 use super::counts::Counts;
+use super::memory::{LARGE_BYTES, Taken};
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation};
 use crate::stamp::Stamp;
@@ -309,7 +310,8 @@ pub struct Body {
     pub visits: [Visit; INLINE_VISITS],
     /// The key of the packet that created its megaflow, as long as that exists.
     pub(super) first: First,
-    _pad: [u8; 8],
+    /// What it takes of the memory for large flows.
+    pub(super) large: Taken,
 }
 
 /// The counts of an out-of-date megaflow, for the flow that replaces it.
@@ -344,6 +346,16 @@ pub struct Overflow {
     pub rewrites: Vec<Rewrite>,
 }
 
+impl Overflow {
+    /// Bytes of its lists.
+    fn bytes(&self) -> usize {
+        self.actions.capacity() * size_of::<DpAction>()
+            + self.credits.capacity() * size_of::<u32>()
+            + self.visits.capacity() * size_of::<Visit>()
+            + self.rewrites.capacity() * size_of::<Rewrite>()
+    }
+}
+
 const OVERFLOW_CHUNK: usize = 512;
 
 /// Bodies and overflows, with their free lists.
@@ -356,6 +368,8 @@ pub struct Bodies {
     overflows: Vec<Box<[Overflow]>>,
     overflows_free: Vec<u32>,
     overflows_high: u32,
+    /// Bytes of the lists in `overflows`.
+    listed: usize,
 }
 
 impl Bodies {
@@ -369,6 +383,7 @@ impl Bodies {
             overflows_free: Vec::with_capacity(4096),
             // Number 0 means "none".
             overflows_high: 1,
+            listed: 0,
         })
     }
 
@@ -437,6 +452,7 @@ impl Bodies {
         (body.refs, body.megaflow, body.overflow) = (0, 0, overflow);
         (body.mask, body.sort) = (mask, 0);
         (body.packets, body.bytes, body.first_bytes, body.first) = (0, 0, 0, First::default());
+        body.large = Taken::default();
         // One more than fits means "all are in the overflow".
         body.n_credits = t.credits.len().min(INLINE_CREDITS + 1) as u8;
         body.n_visits = t.visits.len().min(INLINE_VISITS + 1) as u8;
@@ -459,6 +475,7 @@ impl Bodies {
             self.overflows.push((0..OVERFLOW_CHUNK).map(|_| Overflow::default()).collect());
         }
         let over = &mut self.overflows[n as usize / OVERFLOW_CHUNK][n as usize % OVERFLOW_CHUNK];
+        self.listed -= over.bytes();
         over.actions.clear();
         over.credits.clear();
         over.visits.clear();
@@ -473,6 +490,7 @@ impl Bodies {
             over.visits.extend_from_slice(&t.visits);
         }
         over.rewrites.extend_from_slice(&t.rewrites);
+        self.listed += over.bytes();
         n
     }
 
@@ -486,8 +504,15 @@ impl Bodies {
         let overflow = body.overflow;
         if overflow != 0 {
             let n = overflow as usize;
-            // Packet-in specifications and nested lists are freed now; the lists keep their capacity.
-            self.overflows[n / OVERFLOW_CHUNK][n % OVERFLOW_CHUNK].actions.clear();
+            let over = &mut self.overflows[n / OVERFLOW_CHUNK][n % OVERFLOW_CHUNK];
+            // Packet-in specifications and nested lists are freed now; lists that are not long keep their
+            // capacity.
+            over.actions.clear();
+            let bytes = over.bytes();
+            if bytes > LARGE_BYTES {
+                *over = Overflow::default();
+                self.listed -= bytes;
+            }
             self.overflows_free.push(overflow);
         }
         self.bodies[idx as usize].megaflow = self.free;
@@ -502,7 +527,8 @@ impl Bodies {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.high as usize * size_of::<Body>() + self.overflows.len() * OVERFLOW_CHUNK * size_of::<Overflow>()
+        let overflows = self.overflows.len() * OVERFLOW_CHUNK * size_of::<Overflow>();
+        self.high as usize * size_of::<Body>() + overflows + self.listed
     }
 }
 

@@ -24,6 +24,7 @@ mod fresh;
 pub mod index;
 mod lately;
 mod masks;
+mod memory;
 pub mod origins;
 mod plain;
 pub mod recent;
@@ -56,6 +57,7 @@ pub use fresh::Probed;
 use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
+use memory::Large;
 use origins::Origins;
 use recent::Recents;
 use sorts::{Sights, Sorts};
@@ -156,21 +158,6 @@ impl Tier {
 #[repr(C, align(64))]
 pub struct StoredBlock([u64; 8]);
 
-/// Figures about a cache, for `dpctl/show` and memory reports.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct CacheSize {
-    /// Megaflows.
-    pub megaflows: usize,
-    /// Exact entries.
-    pub exact: usize,
-    /// Distinct masks.
-    pub masks: usize,
-    /// Bytes in use: entries, indexes, bodies, keys.
-    pub bytes: usize,
-    /// Entries evicted because their buckets were full or the limit was reached.
-    pub evictions: u64,
-}
-
 /// Both tiers of one worker.
 pub struct FlowCache {
     config: CacheConfig,
@@ -184,6 +171,7 @@ pub struct FlowCache {
     bodies: Bodies,
     arena: Arena,
     firsts: Firsts,
+    large: Large,
     masks: Masks,
     sorts: Sorts,
     /// Of exact entries whose packets are tracked.
@@ -240,6 +228,7 @@ impl FlowCache {
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
             firsts: Firsts::new(limit)?,
+            large: Large::new(config.large_limit()),
             masks: Masks::new(),
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
@@ -489,13 +478,18 @@ impl FlowCache {
         at: Moment,
     ) -> Option<Installed> {
         let verdict = verdict_of(&t.actions);
+        let bytes = memory::bytes_beside(t, verdict.is_list());
+        if !self.large.has_room_for(input, bytes) {
+            return None;
+        }
         let mask = self.mask_for(&t.mask, input).unwrap_or(MASK_EXACT);
         let body = self.bodies.make(t, mask, verdict.is_list())?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
         // A reference held here frees the body if nothing below takes one.
+        let large = self.large.take(input, bytes);
         let b = self.bodies.get_mut(body);
-        (b.refs, b.sort) = (1, sort);
+        (b.refs, b.sort, b.large) = (1, sort, large);
         let decision = Decision { verdict, body };
         let from = FlowRef { decision, mask, sort, set: 0, marks: Marks::default(), at };
         let installed = if mask == MASK_EXACT {
@@ -628,25 +622,6 @@ impl FlowCache {
     /// Entries that a round visits.
     pub fn round_len(&self) -> u32 {
         self.exact.high + self.mega.high
-    }
-
-    /// Sizes and memory.
-    pub fn size(&self) -> CacheSize {
-        // If all keys are plain, the exact tier's blocks are not touched.
-        let blocks = self.mega.high as usize * size_of::<StoredBlock>();
-        let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>() + blocks;
-        let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
-        let beside = self.bodies.memory_bytes()
-            + self.arena.memory_bytes()
-            + self.firsts.memory_bytes()
-            + self.trails.memory_bytes();
-        CacheSize {
-            megaflows: self.mega.live(),
-            exact: self.exact.live(),
-            masks: self.masks[1..].iter().filter(|m| m.flows > 0).count(),
-            bytes: entries + indexes + beside,
-            evictions: self.evictions,
-        }
     }
 }
 

@@ -242,8 +242,9 @@ impl FlowCache {
 
     pub(super) fn release_body(&mut self, body: u32) {
         let b = self.bodies.get(body);
-        let (mask, sort) = (b.mask, b.sort);
+        let (mask, sort, large) = (b.mask, b.sort, b.large);
         if self.bodies.release(body) {
+            self.large.give_back(large);
             self.masks[usize::from(mask)].bodies -= 1;
             self.sorts.release(sort, &mut self.masks);
         }

@@ -6,6 +6,7 @@ mod changing_actions;
 mod chosen;
 mod deep;
 mod encapsulated;
+mod heavy;
 mod hostile;
 mod learned;
 mod limits;
