@@ -71,6 +71,8 @@ drop_reasons! {
     RecircQueueFull = "recirc_queue_full",
     /// Resubmitted more often than the limit allows.
     ResubmitLimit = "resubmit_limit",
+    /// The translations of packets that came with it had taken as long as those of a burst may.
+    TranslationTime = "translation_time",
     /// Resubmitted deeper than the limit allows.
     ResubmitDepth = "resubmit_depth",
     /// More values were pushed than the stack of a translation holds.

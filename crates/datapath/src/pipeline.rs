@@ -62,6 +62,8 @@ pub struct Translation<E> {
     pub rewrites: Vec<Rewrite>,
     /// Effects of the translation itself (learn this MAC). If one of them is refused, the flow is not cached.
     pub effects: Vec<E>,
+    /// How many steps it took, of some 10 to 50 ns each.
+    pub steps: u32,
     /// The result depends on more than the key (or must be computed for each packet), so it must not be
     /// cached.
     pub uncacheable: bool,
@@ -90,6 +92,7 @@ impl<E> Default for Translation<E> {
             visits: Vec::new(),
             rewrites: Vec::new(),
             effects: Vec::new(),
+            steps: 0,
             uncacheable: false,
             packet_len: None,
             scratch: None,
@@ -106,8 +109,14 @@ impl<E> Translation<E> {
         self.visits.clear();
         self.rewrites.clear();
         self.effects.clear();
+        self.steps = 0;
         self.uncacheable = false;
         self.packet_len = None;
+    }
+
+    /// How long it took, in steps, with what it has listed.
+    pub(crate) fn steps_and_lists(&self) -> u32 {
+        self.steps + (self.visits.len() + self.rewrites.len() / 8) as u32
     }
 
     /// Prepends actions that set what the packet of this key carries besides its bytes. For packets from the

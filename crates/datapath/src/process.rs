@@ -75,8 +75,14 @@ pub struct Process<P: Pipeline> {
     /// one in each round that it passes without waiting.
     stale_ahead: ArrayVec<u32, { BURST * DEPTH_MAX as usize }>,
     pub now_ms: u64,
+    /// Steps that the present burst's translations may still take.
+    steps_left: u32,
     sample_next: u32,
 }
+
+/// Steps that all translations of a burst may take, and the last of them beyond that: a few milliseconds, in
+/// which other ports wait.
+const STEPS_PER_BURST: u32 = 1 << 17;
 
 /// One in this many bursts is timed stage by stage.
 const SAMPLE_EVERY: u32 = 256;
@@ -104,6 +110,7 @@ impl<P: Pipeline> Process<P> {
             loan: Box::new(Loan::new()),
             stale_ahead: ArrayVec::new(),
             now_ms: 0,
+            steps_left: 0,
             sample_next: 0,
         }
     }
@@ -131,6 +138,7 @@ impl<P: Pipeline> Process<P> {
         self.context.input.promotion.begin_burst();
         self.context.share.note(self.context.input.port);
         self.context.recirculation.begin_burst(batch.len());
+        self.steps_left = STEPS_PER_BURST;
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         let cycles = self.round((of_port, depth), Metadata::default(), version, batch, lent, &mut clock);
         clock.finish(&self.context.stats);
@@ -224,6 +232,7 @@ impl<P: Pipeline> Process<P> {
     ) {
         self.context.stats.rx.add(1);
         self.context.recirculation.begin_burst(1);
+        self.steps_left = STEPS_PER_BURST;
         std::mem::swap(&mut self.context.input, input);
         let mut run = Run::new(Metadata { recirc_depth, ..Metadata::default() });
         run.push(packet, Layers::UNKNOWN);

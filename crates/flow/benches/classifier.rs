@@ -44,7 +44,7 @@ impl Bench {
             wc.0.clear();
             wc.add_word(0, 0, 0xffff_ffff);
             wc.add_word(0, 1, 0xffff);
-            let found = table.lookup(V, black_box(&key), &mut wc, &self.reader).is_some();
+            let found = table.lookup(V, black_box(&key), &mut wc, &self.reader, &mut 0).is_some();
             black_box(&wc);
             found
         });
@@ -92,7 +92,9 @@ impl Bench {
         key.set(FieldId::NwSrc, 0x0a00_0001);
         key.set(FieldId::NwDst, 0x0a00_0001);
         self.timed(&name, 10, |_| {
-            table.lookup_conjunctive(V, black_box(&key), &mut Mask::wild(), &self.reader, |c| c).is_some()
+            table
+                .lookup_conjunctive(V, black_box(&key), &mut Mask::wild(), &self.reader, &mut 0, |c| c)
+                .is_some()
         });
     }
 

@@ -44,7 +44,8 @@ impl Table {
         self.conjunctive.store(true, Ordering::Relaxed);
     }
 
-    /// The rule of the highest priority that matches at a version. Adds to `mask` the bits that decided it.
+    /// The rule of the highest priority that matches at a version. Adds to `mask` the bits that decided it,
+    /// and to `steps` how much it has tried.
     #[inline]
     pub fn lookup<'g>(
         &'g self,
@@ -52,12 +53,13 @@ impl Table {
         key: &Key,
         mask: &mut Mask,
         reader: &'g Reader,
+        steps: &mut u32,
     ) -> Option<&'g Entry> {
         let found = if self.conjunctive.load(Ordering::Relaxed) {
             let clauses = |entry: &'g Entry| &*entry.actions.clauses;
-            self.rules.lookup_conjunctive(version, key, mask, reader, clauses)
+            self.rules.lookup_conjunctive(version, key, mask, reader, steps, clauses)
         } else {
-            self.rules.lookup(version, key, mask, reader)
+            self.rules.lookup(version, key, mask, reader, steps)
         };
         forget_conj_id(mask);
         found.map(|r| r.data())

@@ -87,6 +87,9 @@ impl<P: Pipeline> Process<P> {
     }
 
     fn miss(&mut self, (miss, probed): (Miss<'_>, &Probed), packet: Packet, arrival: &Arrival) {
+        if self.steps_left == 0 {
+            return self.context.drop(packet, DropReason::TranslationTime);
+        }
         let at = arrival.at;
         self.context.stats.misses.add(1);
         let t = &mut self.translation;
@@ -94,6 +97,7 @@ impl<P: Pipeline> Process<P> {
         t.packet_len = Some(packet.len());
         self.pipeline.translate(at.version, miss.key, &self.reader, t);
         let mut cacheable = !t.uncacheable;
+        let mut steps = t.steps_and_lists();
         if !deep_enough(miss.key, &t.mask) {
             // The pipeline's rules exceed the depth that it gave: process the packet correctly, but do not
             // cache it.
@@ -106,7 +110,9 @@ impl<P: Pipeline> Process<P> {
             t.packet_len = Some(packet.len());
             self.pipeline.translate(at.version, miss.key, &self.reader, t);
             cacheable = false;
+            steps += t.steps_and_lists();
         }
+        self.steps_left = self.steps_left.saturating_sub(steps);
         let has_effects = !t.effects.is_empty();
         for effect in t.effects.drain(..) {
             if self.effects.push(effect).is_err() {

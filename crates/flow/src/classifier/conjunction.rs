@@ -44,6 +44,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         key: &Key,
         wc: &mut Mask,
         reader: &'g Reader,
+        steps: &mut u32,
         clauses: impl Fn(&'g R) -> &'g [Clause],
     ) -> Option<RuleRef<'g, R>> {
         let mut plain: Option<RuleRef<'g, R>> = None;
@@ -54,6 +55,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
                 break;
             }
+            *steps += 1;
             let subtable = &*ranked.subtable;
             if !is_frame && subtable.implies_ethernet {
                 continue;
@@ -71,6 +73,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         loop {
             let floor = plain.map(|plain| plain.priority());
             soft.retain(|soft| floor.is_none_or(|floor| soft.rule.priority() > floor));
+            *steps += soft.len() as u32;
             let Some(highest) = soft.iter().map(|soft| soft.rule.priority()).max() else { return plain };
             let of_highest = soft.iter().map(|soft| soft.rule).filter(|rule| rule.priority() == highest);
             let met = tally.met(of_highest.flat_map(|rule| clauses(rule.data())).copied());

@@ -116,7 +116,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// The rule of highest priority that is visible at `version` and that `key` matches. Adds the bits that
-    /// decided it to `wc`.
+    /// decided it to `wc`, and to `steps` how many subtables it has tried.
     ///
     /// The caller must have read `version` from where it is published (Acquire) since `reader` was last
     /// quiescent.
@@ -127,10 +127,13 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         key: &Key,
         wc: &mut Mask,
         reader: &'g Reader,
+        steps: &mut u32,
     ) -> Option<RuleRef<'g, R>> {
         let mut best: Option<RuleRef<'g, R>> = None;
         let is_frame = is_frame(key, wc);
-        for ranked in self.ranking.read(reader) {
+        let ranking = self.ranking.read(reader);
+        let mut left = ranking.iter();
+        for ranked in left.by_ref() {
             if let Some(best) = &best
                 && best.priority() >= ranked.priority_max.load(Ordering::Relaxed)
             {
@@ -145,6 +148,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 best = Some(RuleRef { entry, subtable });
             }
         }
+        *steps += (ranking.len() - left.len()) as u32;
         best
     }
 

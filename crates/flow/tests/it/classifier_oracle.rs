@@ -184,7 +184,7 @@ impl World {
     fn lookup(&self, version: u64, key: &Key, reader: &Reader) -> (Option<usize>, Mask) {
         let mut wc = Mask::wild();
         let version = Version((self.mutant.version)(version));
-        let found = self.classifier.lookup(version, key, &mut wc, reader).map(|r| *r.data());
+        let found = self.classifier.lookup(version, key, &mut wc, reader, &mut 0).map(|r| *r.data());
         (self.mutant.mask)(&mut wc);
         (found, wc)
     }

@@ -108,7 +108,7 @@ fn look(world: &World, reader: &Reader, round: u64) -> Result<(), String> {
     for host in 0..HOSTS {
         let key = host_key(host);
         let mut wc = Mask::wild();
-        let found = world.classifier.lookup(Version(version), &key, &mut wc, reader);
+        let found = world.classifier.lookup(Version(version), &key, &mut wc, reader, &mut 0);
         let found = found.ok_or_else(|| format!("no rule for host {host} at {version}"))?;
         let data = found.data();
         if (data.host, data.set, data.alive.load(Ordering::Relaxed)) != (host, version, ALIVE) {
@@ -119,7 +119,7 @@ fn look(world: &World, reader: &Reader, round: u64) -> Result<(), String> {
             let mask = wc.0.word(0, w);
             other.set_word(0, w, other.word(0, w) & !mask | key.word(0, w) & mask);
         }
-        let again = world.classifier.lookup(Version(version), &other, &mut Mask::wild(), reader);
+        let again = world.classifier.lookup(Version(version), &other, &mut Mask::wild(), reader, &mut 0);
         if !again.is_some_and(|again| again.is(&found)) {
             return Err(format!("host {host} at {version}: mask {wc:?} is too wide for {other:?}"));
         }

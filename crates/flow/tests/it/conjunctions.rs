@@ -89,7 +89,7 @@ impl World {
     fn lookup(&self, key: &Key, reader: &Reader) -> (Option<usize>, Mask) {
         let mut wc = Mask::wild();
         let clauses = |n: &usize| (self.mutant.clauses)(&self.rules[*n].clauses);
-        let found = self.classifier.lookup_conjunctive(NOW, key, &mut wc, reader, clauses);
+        let found = self.classifier.lookup_conjunctive(NOW, key, &mut wc, reader, &mut 0, clauses);
         let found = found.map(|r| *r.data());
         forget_conj_id(&mut wc);
         (self.mutant.mask)(&mut wc);
@@ -257,7 +257,7 @@ fn ten_thousand_clauses_are_ten_thousand_rules_of_two_masks() {
         let mut key = Key::default();
         key.set(FieldId::NwSrc, src.into());
         key.set(FieldId::NwDst, dst.into());
-        table.lookup_conjunctive(NOW, &key, &mut Mask::wild(), &reader, |c| c).is_some()
+        table.lookup_conjunctive(NOW, &key, &mut Mask::wild(), &reader, &mut 0, |c| c).is_some()
     };
     // Each of the 25 million pairs, in samples.
     assert!((0..5_000).all(|n| found(n, n * 7 % 5_000)));
@@ -278,7 +278,8 @@ fn clauses_of_one_match_at_many_priorities_cost_no_more_than_in_proportion() {
         table.insert(&Match::any(), 0, NOW, vec![], &reader);
         let lookup = || {
             let start = thread_cpu_ns();
-            let found = table.lookup_conjunctive(NOW, &Key::default(), &mut Mask::wild(), &reader, |c| c);
+            let found =
+                table.lookup_conjunctive(NOW, &Key::default(), &mut Mask::wild(), &reader, &mut 0, |c| c);
             assert_eq!(found.map(|rule| rule.priority()), Some(0), "the rule below all clauses");
             thread_cpu_ns() - start
         };

@@ -87,7 +87,7 @@ fn megaflows(case: &Case, spoil: impl Fn(&mut Mask)) -> (usize, usize) {
             continue;
         }
         let mut wc = always();
-        let found = classifier.lookup(version, key, &mut wc, &reader).map(|rule| rule.priority());
+        let found = classifier.lookup(version, key, &mut wc, &reader, &mut 0).map(|rule| rule.priority());
         assert_eq!(found, priority);
         spoil(&mut wc);
         cached.push((key.clone(), wc, found));

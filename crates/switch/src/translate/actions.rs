@@ -1,5 +1,6 @@
 //! The interpreter of actions.
 
+use super::bounds::COPY_STEPS;
 use super::frozen::needs_reading;
 use super::{BUCKETS_MAX, CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
@@ -21,6 +22,7 @@ fn ones(count: u16) -> u128 {
 impl<'a, S: Sink> Xlate<'a, S> {
     /// Executes a list in order. False if one of its actions ended it early, as an expired TTL does.
     pub(super) fn actions(&mut self, list: &'a [Action]) -> bool {
+        self.out.steps += list.len() as u32;
         for (i, action) in list.iter().enumerate() {
             if self.error.is_some() || self.exit {
                 break;
@@ -424,6 +426,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         // Each copies keys and stack.
         self.buckets += 1;
+        self.out.steps += COPY_STEPS;
         if self.buckets > BUCKETS_MAX {
             self.trace.error(|| format!("over {BUCKETS_MAX} buckets and clones"));
             self.fail(DropReason::ResubmitLimit, "Too many resubmits");

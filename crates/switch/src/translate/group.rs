@@ -7,6 +7,7 @@
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 6.7; ovs-ofctl(8), "Group Syntax".
 
+use super::bounds::COPY_STEPS;
 use super::{BUCKETS_MAX, Xlate};
 use crate::changelog::word_table;
 use crate::group::{DpHashTable, Group, Selection, score};
@@ -102,6 +103,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Executes a bucket on a copy of the packet.
     fn bucket(&mut self, group: &'a Group, n: usize) {
         self.buckets += 1;
+        self.out.steps += COPY_STEPS;
         if self.buckets > BUCKETS_MAX {
             self.trace.error(|| format!("over {BUCKETS_MAX} buckets"));
             self.fail(DropReason::ResubmitLimit, "Too many resubmits");
@@ -138,18 +140,27 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// The first live bucket of a group. `depth`: the length of the chain of watching groups so far.
     fn first_live_bucket(&mut self, group: &'a Group, depth: u32) -> Option<usize> {
-        (0..group.buckets().len()).find(|&n| {
-            let is_live = self.is_live(group, n, depth);
-            if !is_live {
-                self.tell_not_live(group, n);
+        for n in 0..group.buckets().len() {
+            if self.is_live(group, n, depth) {
+                return Some(n);
             }
-            is_live
-        })
+            self.tell_not_live(group, n);
+            if self.has_asked_enough() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Whether no further bucket is found live.
+    fn has_asked_enough(&self) -> bool {
+        self.liveness > LIVENESS_MAX
     }
 
     fn is_live(&mut self, group: &'a Group, n: usize, depth: u32) -> bool {
         self.liveness += 1;
-        if depth >= WATCHED_MAX || self.liveness > LIVENESS_MAX {
+        self.out.steps += 1;
+        if depth >= WATCHED_MAX || self.has_asked_enough() {
             self.trace.error(|| format!("bucket chaining exceeded {WATCHED_MAX} links"));
             return false;
         }
@@ -187,12 +198,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let mask = table.hash.mask;
         self.need(place.block.into(), place.word.into(), u64::from(mask) << place.shift);
         let hash = self.key.get64(FieldId::DpHash) as u32 & mask;
-        let values = (0..=mask).map(|n| usize::from(table.buckets[(hash.wrapping_add(n) & mask) as usize]));
+        let mut values =
+            (0..=mask).map(|n| usize::from(table.buckets[(hash.wrapping_add(n) & mask) as usize]));
         let mut asked = None;
-        values.into_iter().find(|&n| {
+        let found = values.find(|&n| {
             // Neighbouring values often have the same bucket.
-            asked.replace(n) != Some(n) && self.is_live(group, n, 0)
-        })
+            asked.replace(n) != Some(n) && (self.is_live(group, n, 0) || self.has_asked_enough())
+        });
+        found.filter(|_| !self.has_asked_enough())
     }
 
     /// The live bucket of a select group with the highest score for the packet's hash.
@@ -205,6 +218,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for (n, bucket) in group.buckets().iter().enumerate() {
             if !self.is_live(group, n, 0) {
                 self.tell_not_live(group, n);
+                if self.has_asked_enough() {
+                    break;
+                }
                 continue;
             }
             let score = score(bucket.id, bucket.weight, hash);

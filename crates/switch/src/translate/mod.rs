@@ -462,7 +462,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let table = self.bridge.state.table(table_id)?;
         let found = if self.any_written {
             let mut decided = Mask::wild();
-            let found = table.lookup(self.version, self.key, &mut decided, self.reader);
+            let found = table.lookup(self.version, self.key, &mut decided, self.reader, &mut self.out.steps);
             for b in decided.0.present_blocks() {
                 for w in 0..8 {
                     self.need(b, w, decided.0.block(b).0[w]);
@@ -470,7 +470,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             found
         } else {
-            table.lookup(self.version, self.key, &mut self.out.mask, self.reader)
+            table.lookup(self.version, self.key, &mut self.out.mask, self.reader, &mut self.out.steps)
         };
         match found {
             Some(entry) => self.out.credits.extend([table.matched_slot, entry.slot]),
@@ -518,7 +518,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.exit = true;
             return true;
         }
-        self.remembers_too_much() || self.error.is_some()
+        self.is_out_of_bounds() || self.error.is_some()
     }
 
     fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {

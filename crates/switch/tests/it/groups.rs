@@ -473,6 +473,22 @@ fn groups_that_watch_or_use_one_another_without_end_cost_a_bounded_time() {
     assert_eq!(r.translate(&packet(0)).actions, [DpAction::Drop(DropReason::ResubmitLimit)]);
 }
 
+#[test]
+fn a_large_group_that_many_actions_use_costs_a_bounded_time() {
+    let mut r = rig();
+    r.add(group(1, GroupType::Select, &[&[] as &[Action]; 4_000]));
+    let table = |r: &mut Rig, table_id: u8, actions: Vec<Action>| {
+        let rule = FlowMod { table_id, ..FlowMod::add(Match::any(), actions) };
+        r.control.flow_mod(r.br, &rule, 0).unwrap();
+    };
+    let again = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    table(&mut r, 0, vec![again; 4]);
+    table(&mut r, 1, vec![Action::Group(1); 8_000]);
+    let out = r.translate(&packet(0));
+    assert_eq!(out.actions, [DpAction::Drop(DropReason::NoLiveBucket)]);
+    assert!(out.steps < 100_000, "{} steps", out.steps);
+}
+
 fn meter_mod(r: &mut Rig, command: MeterCommand, id: u32, rate: u32) -> Result<(), FlowModError> {
     let band = Band { kind: BandType::Drop, rate, burst_size: 1 };
     let flags = MeterFlags::PKTPS | MeterFlags::BURST;
