@@ -12,7 +12,7 @@
 //! Reports of a bridge wait while one of its controllers is behind with reading them: a million removed rules
 //! are far more than a connection may hold.
 
-use crate::plane::ForwardingPlane;
+use crate::plane::{Crediting, ForwardingPlane};
 use base::Version;
 use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -81,6 +81,8 @@ impl Schedule {
         if self.passing.is_none() {
             let slots = Some(plane.control.take_retired_slots()).filter(|slots| !slots.slots().is_empty());
             let removals = plane.control.take_removals().into();
+            let of_bundle = || plane.crediting.clone();
+            let slots = slots.map(|slots| Slots { slots, of_bundle: of_bundle() });
             let finals = Finals { removals, slots: slots.into_iter().collect() };
             if !finals.is_empty() {
                 self.passing = Some((plane.control.ticket(), finals));
@@ -142,7 +144,7 @@ impl Schedule {
             Gone { bridge, version, news }
         };
         let gone = self.reports.take_some(HELD_BACK_MAX, is_behind).into_iter().map(tell).collect();
-        for slots in finals.slots {
+        for Slots { slots, .. } in finals.slots {
             for &slot in slots.slots().iter().rev() {
                 plane.bequeath(slot);
                 plane.dp.clear_slot(slot);
@@ -155,7 +157,7 @@ impl Schedule {
 
     /// Whether more is final, and nobody is behind who must be told of it.
     pub fn has_finished(&self) -> bool {
-        !self.finished.is_empty() || self.reports.has_more
+        !self.finished.removals.is_empty() || self.finished.has_free_slots() || self.reports.has_more
     }
 }
 
@@ -195,7 +197,14 @@ impl Reports {
 struct Finals {
     removals: VecDeque<Removal>,
     /// Those released first come first: others may inherit from them.
-    slots: VecDeque<RetiredSlots>,
+    slots: VecDeque<Slots>,
+}
+
+/// Slots of rules and others that are gone.
+struct Slots {
+    slots: RetiredSlots,
+    /// The bundle that was being carried out when they went. Nobody else uses them before that has ended.
+    of_bundle: Crediting,
 }
 
 impl Finals {
@@ -203,11 +212,19 @@ impl Finals {
         self.removals.is_empty() && self.slots.is_empty()
     }
 
+    /// Whether slots can be used again.
+    fn has_free_slots(&self) -> bool {
+        let bundle = |slots: &Slots| slots.of_bundle.as_ref().is_some_and(|bundle| bundle.strong_count() > 0);
+        self.slots.front().is_some_and(|slots| !bundle(slots))
+    }
+
     /// Takes a part that can be handled in less than a millisecond.
     fn take_some(&mut self) -> Finals {
         let removals = self.removals.drain(..self.removals.len().min(REMOVALS_AT_ONCE)).collect();
-        let slots = self.slots.front_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
-        if self.slots.front().is_some_and(|slots| slots.slots().is_empty()) {
+        let is_free = self.has_free_slots();
+        let front = self.slots.front_mut().filter(|_| is_free);
+        let slots = front.map(|front| Slots { slots: front.slots.take(SLOTS_AT_ONCE), of_bundle: None });
+        if self.slots.front().is_some_and(|front| front.slots.slots().is_empty()) {
             self.slots.pop_front();
         }
         Finals { removals, slots: slots.into_iter().collect() }
@@ -268,6 +285,8 @@ mod tests {
     use crate::config::DatapathFlags;
     use datapath::CacheConfig;
     use flow::Match;
+    use std::any::Any;
+    use std::sync::Arc;
     use switch::control::{FlowMod, RuleFilter};
     use switch::{BridgeConfig, RuleFlags, SlotStats};
 
@@ -315,6 +334,26 @@ mod tests {
         assert_eq!((*of, news.reason), (bridge, FlowRemovedReason::HardTimeout));
         assert!(news.packet_count == *counted && *counted > 10, "{news:?}, {counted} counted");
         assert_eq!(plane.slot(slot), SlotStats::default(), "the slot's next owner begins at 0");
+    }
+
+    #[test]
+    fn a_slot_that_packets_of_a_bundle_are_credited_to_goes_to_nobody_else_before_the_bundle_has_ended() {
+        let (mut plane, bridge) = plane();
+        let mut schedule = Schedule::default();
+        let slot = add(&mut plane, bridge, 0);
+        let bundle: Arc<dyn Any + Send + Sync> = Arc::new(());
+        plane.crediting = Some(Arc::downgrade(&bundle));
+        plane.control.flow_mod(bridge, &FlowMod::delete(Match::any()), 0).unwrap();
+        let gone: Vec<_> =
+            (0..2_000).step_by(100).flat_map(|ms| tick(&mut schedule, &mut plane, ms)).collect();
+        assert!(gone.len() == 1 && !schedule.has_finished());
+        plane.own_credits.entry(slot).or_default().packets += 1;
+        assert_ne!(add(&mut plane, bridge, 0), slot);
+        drop(bundle);
+        (2_000..4_000).step_by(100).for_each(|ms| _ = tick(&mut schedule, &mut plane, ms));
+        assert_eq!(plane.slot(slot), SlotStats::default());
+        plane.control.flow_mod(bridge, &FlowMod::delete(Match::any()), 0).unwrap();
+        assert_eq!(add(&mut plane, bridge, 0), slot);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath, Pipeline};
 use flow::{Depth, Ingress};
 use packet::{Pool, PoolConfig};
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use switch::control::{Outcome, TableLimits, Turn};
 use switch::features::{FEATURES, Feature};
@@ -62,9 +63,15 @@ pub(crate) struct ForwardingPlane {
     pub(crate) domain: Arc<Domain>,
     /// Counts of packets that the control thread translated itself (packet-outs), by slot.
     pub(crate) own_credits: HashMap<u32, SlotStats>,
+    /// The bundle whose packets were translated last: as long as it lives, they are credited to the slots of
+    /// rules that it may have removed itself.
+    pub(crate) crediting: Crediting,
     /// Requests that change tables wait until then, for a dump that they have kept from ending.
     pub(crate) reserved_until: Option<Instant>,
 }
+
+/// What lives until the packets of a bundle are carried out.
+pub(crate) type Crediting = Option<Weak<dyn Any + Send + Sync>>;
 
 /// How long a turn of what takes long lasts, before others have theirs.
 pub(crate) const TURN: Duration = Duration::from_millis(2);
@@ -119,8 +126,16 @@ impl ForwardingPlane {
 
         let dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        let (own_credits, is_dummy) = (HashMap::new(), false);
-        Ok(ForwardingPlane { is_dummy, control, switch, dp, domain, own_credits, reserved_until: None })
+        Ok(ForwardingPlane {
+            is_dummy: false,
+            control,
+            switch,
+            dp,
+            domain,
+            own_credits: HashMap::new(),
+            crediting: None,
+            reserved_until: None,
+        })
     }
 
     /// Keeps tables unchanged for a moment if so many transactions have begun since a dump was requested

@@ -19,6 +19,7 @@ use openflow::message::{
     PacketOut,
 };
 use openflow::{Codec, ErrorKind, OfError, Version};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
@@ -178,6 +179,8 @@ impl Vswitch {
         let steps = bundle.steps + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
         let bundle = changes.bundle.clone();
+        let credits: Arc<dyn Any + Send + Sync> = bundle.clone();
+        self.plane.crediting = Some(Arc::downgrade(&credits));
         let added_groups = Vec::new().into_iter().peekable();
         let commit = Commit { control, bundle, added_groups, packets: None, told: 0 };
         self.change_tables(bridge, conn, request, LongKind::Bundle(Box::new(commit)), changes, steps)
