@@ -12,7 +12,7 @@
 //! allocates nothing.
 
 use super::counts::Counts;
-use super::memory::{LARGE_BYTES, Taken};
+use super::large::{LARGE_BYTES, Taken};
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation};
 use crate::stamp::Stamp;

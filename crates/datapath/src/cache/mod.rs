@@ -22,6 +22,7 @@ pub mod entry;
 mod firsts;
 mod fresh;
 pub mod index;
+mod large;
 mod lately;
 mod masks;
 mod memory;
@@ -55,9 +56,9 @@ use flow::{FieldId, Key, Mask};
 use fresh::Fresh;
 pub use fresh::Probed;
 use index::{Index, Probe};
+use large::{Large, bytes_beside};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
-use memory::Large;
 use origins::Origins;
 use recent::Recents;
 use sorts::{Sights, Sorts};
@@ -478,7 +479,7 @@ impl FlowCache {
         at: Moment,
     ) -> Option<Installed> {
         let verdict = verdict_of(&t.actions);
-        let bytes = memory::bytes_beside(t, verdict.is_list());
+        let bytes = bytes_beside(t, verdict.is_list());
         if !self.large.has_room_for(input, bytes) {
             return None;
         }

@@ -42,6 +42,7 @@ mod eviction;
 mod expiry;
 mod flow_mod;
 mod groups;
+mod headway;
 mod learning;
 mod limits;
 mod mac_records;

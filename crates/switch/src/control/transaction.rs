@@ -18,6 +18,7 @@ use super::change::{
     Translated, Turn, Underway, Walk,
 };
 use super::events::RemovedReason;
+use super::headway::VERSIONS_AHEAD_MIN;
 use super::state::{Control, Inner};
 use crate::effect::Effect;
 use crate::flow_mod::{Command, FlowModError, TABLE_ALL};
@@ -34,36 +35,9 @@ const STEPS_MIN: u64 = 1 << 10;
 /// The maximum, whatever a client's bundle seems to take.
 const STEPS_MAX: u64 = 1 << 18;
 /// With fewer versions left, the transaction is completed at once.
-const VERSIONS_LEFT_MIN: u64 = 1 << 10;
-/// By how much transactions move the version: together by so much per millisecond, of which so much may be
-/// saved; and by a minimum each. However often clients commit, that is far less in a second, in which workers
-/// visit their cached flows, than the 2^31 that no flow may be old.
-const VERSIONS_PER_MS: u64 = 1 << 14;
-const VERSIONS_SAVED_MAX: u64 = 1 << 24;
-const VERSIONS_AHEAD_MIN: u64 = 2 * VERSIONS_LEFT_MIN;
+const VERSIONS_LEFT_MIN: u64 = VERSIONS_AHEAD_MIN / 2;
 /// How many requests to learn wait during a transaction; more are refused and counted.
 const DEFERRED_MAX: usize = 1 << 16;
-
-/// How far the next transactions may move the version.
-pub(crate) struct Headway {
-    left: u64,
-    at_ms: u64,
-}
-
-impl Headway {
-    pub const WHOLE: Headway = Headway { left: VERSIONS_SAVED_MAX, at_ms: 0 };
-
-    /// Takes so many versions at `now_ms`, or fewer.
-    fn take(&mut self, wanted: u64, now_ms: u64) -> u64 {
-        let gained = now_ms.saturating_sub(self.at_ms).saturating_mul(VERSIONS_PER_MS);
-        self.left = self.left.saturating_add(gained).min(VERSIONS_SAVED_MAX);
-        self.at_ms = self.at_ms.max(now_ms);
-        let taken = wanted.min(self.left).max(VERSIONS_AHEAD_MIN);
-        self.left = self.left.saturating_sub(taken);
-        taken
-    }
-}
-
 impl Control {
     /// Whether a controller may send a packet with these actions.
     pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
