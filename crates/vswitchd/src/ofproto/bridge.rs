@@ -476,12 +476,16 @@ mod tests {
         ofproto.disconnect(2, now);
         assert!(!ofproto.link_mut(&of()).unwrap().is_connected());
 
-        let bad = Controller { is_service: false, ..Controller::new("tpc:10.0.0.1") };
-        let bad = BTreeMap::from([(bad.target.clone(), bad)]);
-        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
-        ofproto.set_links(&bad, false, now, || 8);
-        assert!(!ofproto.control.has_primary());
-        assert_eq!(run(&mut ofproto, now + wait), Change::None);
+        // The second is a controller that nobody can reach.
+        for (target, is_controller) in [("tpc:10.0.0.1", false), ("tcp:<invalid>:6653", true)] {
+            let bad = Controller { is_service: false, ..Controller::new(target) };
+            let bad = BTreeMap::from([(bad.target.clone(), bad)]);
+            let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+            ofproto.set_links(&bad, false, now, || 8);
+            assert_eq!(ofproto.control.has_primary(), is_controller);
+            let change = if is_controller { Change::Entered } else { Change::None };
+            assert_eq!(run(&mut ofproto, now + wait), change);
+        }
     }
 
     #[test]

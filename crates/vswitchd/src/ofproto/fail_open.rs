@@ -48,7 +48,7 @@ impl FailOpen {
         now: Instant,
     ) -> Change {
         // As in Open vSwitch, of those that connect to the switch nobody knows whether they fail.
-        let active = links.filter(|l| l.is_primary() && matches!(l.kind(), Kind::Active(_)));
+        let active = links.filter(|l| l.is_primary() && !matches!(l.kind(), Kind::Passive(_)));
         let primaries: Vec<(Duration, Option<Duration>)> =
             active.map(|l| (l.failing_for(now), l.named_interval())).collect();
         self.judge(standalone, &primaries)

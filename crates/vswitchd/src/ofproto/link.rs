@@ -130,9 +130,11 @@ impl Link {
         }
     }
 
-    /// Whether it is a primary controller. One whose target makes no sense is no controller.
+    /// Whether it is a primary controller. As in Open vSwitch, one whose target does not begin with a known
+    /// way to connect is no controller, and one whose address makes no sense is a controller out of reach.
     pub fn is_primary(&self) -> bool {
-        !self.row.is_service && !matches!(self.kind, Kind::Bad(_))
+        let connects = || ["tcp:", "ssl:", "unix:"].iter().any(|way| self.row.target.starts_with(way));
+        !self.row.is_service && (!matches!(self.kind, Kind::Bad(_)) || connects())
     }
 
     pub fn is_connected(&self) -> bool {
