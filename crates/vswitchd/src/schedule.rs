@@ -6,7 +6,8 @@ use crate::ofproto::{Asynchronous, PacketNews, free_some};
 use crate::plane::{ForwardingPlane, TURN};
 use crate::slow_path::wire_frame_count;
 use crate::state::Vswitch;
-use datapath::{Event, PacketIn};
+use base::DropReason;
+use datapath::{DpAction, Event, PacketIn};
 use std::time::Instant;
 use switch::control::Left;
 use switch::{BridgeIdx, Effect};
@@ -137,7 +138,15 @@ impl Vswitch {
         self.events.extend(self.plane.dp.events(usize::MAX));
         for event in std::mem::take(&mut self.events) {
             match event {
+                // The packet itself, and not a copy for controllers.
+                Event::PacketIn(PacketIn { spec, packet, .. })
+                    if spec.bridge == bridge.0 && spec.slow_path =>
+                {
+                    let drop = vec![DpAction::Drop(DropReason::RxNoBridge)];
+                    self.plane.dp.execute_tracked(packet, None, drop);
+                }
                 Event::PacketIn(packet_in) if packet_in.spec.bridge == bridge.0 => {
+                    self.counts.packet_ins_lost += 1;
                     self.plane.dp.free(packet_in.packet);
                 }
                 Event::Effect(Effect::Learn { bridge: of, .. }) if of == bridge => {}
@@ -283,7 +292,9 @@ mod tests {
         push(&mut vswitch, bridge);
         vswitch.forget_events_of(BridgeIdx(bridge.0 + 1));
         assert_eq!(vswitch.events.len() as u64, PACKETS);
+        let lost = counts(&vswitch).1;
         vswitch.forget_events_of(bridge);
         assert!(!vswitch.has_events());
+        assert_eq!(counts(&vswitch).1, lost + PACKETS);
     }
 }
