@@ -8,9 +8,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reads statistics on a thread of its own. A file system may not answer for long, or ever (a network mount
 /// whose server is gone): that holds up nobody.
@@ -191,15 +190,15 @@ mod tests {
         assert!(sampler.latest().is_empty());
         assert!(sampler.start_with(move || pair("1")).unwrap());
         wait("1");
+        // The thread of the first may still be about to end.
+        while sampler.shared.is_reading.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         let (answers, answer) = std::sync::mpsc::channel::<()>();
         let hangs = move || {
             let _ = answer.recv();
             pair("2")
         };
-        // The thread of the first may still be about to end.
-        while sampler.shared.is_reading.load(Ordering::Acquire) {
-            std::thread::yield_now();
-        }
         assert!(sampler.start_with(hangs).unwrap());
         assert!(!sampler.start_with(Vec::new).unwrap());
         assert_eq!(sampler.latest(), pair("1"));

@@ -155,11 +155,11 @@ impl Group {
 
     /// The memory that it takes, in bytes, except for what single actions point to.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let actions = |list: &[Action]| size_of_val(list);
-        let own: usize = self.actions.iter().map(|list| size_of_val(list) + actions(list)).sum();
-        let described = |bucket: &Bucket| size_of::<Bucket>() + actions(&bucket.actions);
-        let described: usize = self.desc.buckets.iter().map(described).sum();
-        size_of::<Group>() + size_of_val(&*self.bucket_slots) + own + described
+        let ordered: usize = self.actions.iter().map(|list| size_of_val(&**list)).sum();
+        let described: usize = self.desc.buckets.iter().map(|bucket| size_of_val(&*bucket.actions)).sum();
+        let numbers = size_of_val(&*self.bucket_slots) + size_of_val(&*self.behind);
+        let buckets = size_of_val(&*self.actions) + size_of_val(&*self.desc.buckets);
+        size_of::<Group>() + numbers + buckets + ordered + described
     }
 
     /// The counter slot of each bucket, by the bucket's number.

@@ -69,8 +69,6 @@ pub(crate) struct CountedLearn {
     pub cookie: u64,
     /// The learned rules go when the last rule that learns them goes.
     pub deletes: bool,
-    /// Their number is limited.
-    pub limits: bool,
 }
 
 /// The counted `learn` actions of a list.
@@ -82,7 +80,6 @@ pub(crate) fn counted_learns(list: &[Action]) -> Vec<CountedLearn> {
                 table_id: learn.table_id,
                 cookie: learn.cookie,
                 deletes: learn.delete_learned,
-                limits: learn.limit > 0,
             }),
             Action::Clone(inner) => all.extend(counted_learns(inner)),
             _ => {}

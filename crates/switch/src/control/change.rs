@@ -383,11 +383,6 @@ impl<'a> Pace<'a> {
         self.is_over_after(1)
     }
 
-    /// Records small steps after which the turn may go on for a while.
-    pub fn count(&mut self, steps: usize) {
-        self.steps += steps;
-    }
-
     /// The same after some steps at once.
     pub fn is_over_after(&mut self, steps: usize) -> bool {
         let Some(is_over) = &mut self.is_over else { return false };
@@ -397,6 +392,11 @@ impl<'a> Pace<'a> {
         }
         self.steps = 0;
         is_over()
+    }
+
+    /// Records some steps, which the next look at the clock counts.
+    pub fn count(&mut self, steps: usize) {
+        self.steps += steps;
     }
 }
 
