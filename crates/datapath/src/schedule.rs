@@ -14,7 +14,7 @@
 //! Pure: times are cycles of the time stamp counter, passed as arguments. The worker calls, in this order:
 //! [`Schedule::begin`]; [`Schedule::next_busy`] until there is none; [`Schedule::idle_group`] and in each
 //! [`Schedule::next_idle`]; for each queue [`Schedule::admits`], then [`Schedule::came_empty`] or
-//! [`Schedule::received`]; [`Schedule::moved`] where packets came, else [`Schedule::may_sleep`] and
+//! [`Schedule::received`]; [`Schedule::charge`] and [`Schedule::moved`] where packets came, else [`Schedule::may_sleep`] and
 //! [`Schedule::woke`].
 
 mod back_pressure;
@@ -320,6 +320,12 @@ impl Schedule {
         }
         pass.moved = true;
         pass.now = burst.end;
+    }
+
+    /// Queue `n` has also cost this much since: sending what it had received.
+    #[inline(always)]
+    pub fn charge(&mut self, n: usize, cycles: u64) {
+        self.queues[n].served += cycles;
     }
 
     /// A port did not accept everything sent to it.

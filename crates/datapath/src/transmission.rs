@@ -286,8 +286,9 @@ impl Transmission {
         }
     }
 
-    /// Sends what is waiting and rings the doorbells. Once per loop.
-    pub fn flush(&mut self, context: &mut Context) {
+    /// Sends what is waiting; the doorbells are rung by [`Self::flush`].
+    #[inline(always)]
+    pub fn send_waiting(&mut self, context: &mut Context) {
         for port in self.dirty.drain(..) {
             let Some(slot) = self.slots.get_mut(port) else { continue };
             slot.is_dirty = false;
@@ -296,6 +297,11 @@ impl Transmission {
             }
             slot.await_flush(&mut self.pending, port);
         }
+    }
+
+    /// Sends what is waiting and rings the doorbells. Once per loop.
+    pub fn flush(&mut self, context: &mut Context) {
+        self.send_waiting(context);
         let Transmission { slots, pending, .. } = self;
         pending.retain(|&port| {
             slots.get_mut(port).is_some_and(|slot| {
