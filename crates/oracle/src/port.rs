@@ -39,6 +39,8 @@ pub struct Link {
     straight_max: AtomicUsize,
     /// Cycles that it takes at least to let go what transmit calls have taken.
     flush_cycles: AtomicU64,
+    /// Cycles that a transmit call takes at least.
+    transmit_cycles: AtomicU64,
     /// The device is gone.
     is_gone: AtomicBool,
     is_found_gone: AtomicBool,
@@ -67,6 +69,7 @@ impl Link {
             straight: Mutex::default(),
             straight_max: AtomicUsize::new(usize::MAX),
             flush_cycles: AtomicU64::new(0),
+            transmit_cycles: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
             is_found_gone: AtomicBool::new(false),
             bell: Bell::new().expect("an eventfd"),
@@ -114,6 +117,11 @@ impl Link {
     /// does.
     pub fn set_flush_cycles(&self, cycles: u64) {
         self.flush_cycles.store(cycles, Ordering::Relaxed);
+    }
+
+    /// From now on a transmit call takes at least `cycles`, as one to memory that is far away.
+    pub fn set_transmit_cycles(&self, cycles: u64) {
+        self.transmit_cycles.store(cycles, Ordering::Relaxed);
     }
 
     /// The device is gone from now on, as the worker finds out that polls the port.
@@ -252,6 +260,7 @@ impl TxQueue for Tx {
     }
 
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        take_cycles(&self.link.transmit_cycles);
         let taken = self.take(batch.len());
         assert!(self.written.is_empty(), "what was written is published first");
         let mut sent = self.link.sent.lock().expect("no panic while held");
@@ -262,14 +271,18 @@ impl TxQueue for Tx {
     }
 
     fn flush(&mut self, _cache: &mut PoolCache) {
-        let start = tsc();
-        while tsc() - start < self.link.flush_cycles.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-        }
+        take_cycles(&self.link.flush_cycles);
     }
 
     fn has_room(&mut self, packets: usize) -> bool {
         self.link.places.load(Ordering::Relaxed) >= packets
+    }
+}
+
+fn take_cycles(cycles: &AtomicU64) {
+    let start = tsc();
+    while tsc() - start < cycles.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
     }
 }
 

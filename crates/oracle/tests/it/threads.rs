@@ -627,3 +627,31 @@ fn connections_end_in_time_in_a_worker_that_sleeps() {
     wait_for("a connection of 2 s to end", || dp.tracker().count() == 0);
     assert!(dp.worker_stats(0).sleeps.get() > 0);
 }
+
+/// Sending is most of what the first queue's packets cost.
+#[test]
+fn a_queue_is_charged_for_sending_what_came_from_it() {
+    // Full bursts are charged for what they cost, shorter ones for their share of the pass's packets.
+    for (dear, cheap) in [(32, 32), (24, 1)] {
+        let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
+        let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+        for (from, to) in [(1, 3), (2, 4)] {
+            let at = Match::any().with(FieldId::InPort, from);
+            control.flow_mod(bridge, &FlowMod::add(at, vec![output(to)]), 0).unwrap();
+        }
+        dp.start_worker(None).unwrap();
+        let links = [3, 4, 1, 2].map(|no| Link::of_device(PortNo(no)));
+        links[0].set_transmit_cycles(2_000_000);
+        const BURSTS: usize = 1_000;
+        for _ in 0..BURSTS {
+            links[2].receive(vec![udp_frame(); dear]);
+            links[3].receive(vec![udp_frame(); cheap]);
+        }
+        for (no, link) in [3, 4, 1, 2].into_iter().zip(&links) {
+            dp.add_port(PortNo(no), link.port()).unwrap();
+        }
+        wait_for("the cheap queue's packets to be sent", || links[3].is_received());
+        let bursts = links[0].take_sent().len() / dear;
+        assert!((1..BURSTS / 2).contains(&bursts), "{bursts} bursts of {dear}, {BURSTS} of {cheap}");
+    }
+}
