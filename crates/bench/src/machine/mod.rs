@@ -4,6 +4,7 @@
 pub mod conditions;
 pub mod fingerprint;
 pub mod freeze;
+pub mod handover;
 pub mod huge_pages;
 pub mod lease;
 pub mod turns;

@@ -7,8 +7,7 @@ use super::left_out;
 use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
 use crate::goals::{Held, summary};
-use crate::machine::fingerprint::Fingerprint;
-use crate::result::{Point, Run};
+use crate::result::{Point, Run, RunInfo};
 use crate::stats::short;
 use crate::suite::list::suites;
 use crate::suite::notes;
@@ -311,12 +310,14 @@ fn machines(runs: &[Run]) -> Markup {
     html! {
         section #machine {
             h2 { "Machine" }
-            @for run in runs { h3 { (run.name) } (machine(&run.info.machine)) }
+            @for run in runs { h3 { (run.name) } (machine(&run.info)) }
         }
     }
 }
 
-fn machine(machine: &Fingerprint) -> Markup {
+fn machine(run: &RunInfo) -> Markup {
+    let machine = &run.machine;
+    let handover = run.handover_cycles.map(|(least, most)| format!("{least:.0} to {most:.0} cycles"));
     let mitigations: Vec<String> = machine.mitigations.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     let fields = [
         ("Processor", format!("{}, {} online", machine.cpu, machine.cpus)),
@@ -331,6 +332,7 @@ fn machine(machine: &Fingerprint) -> Markup {
         ("Command line", machine.cmdline.clone()),
         ("Hypervisor", machine.hypervisor.clone().unwrap_or("none seen".into())),
         ("Stolen since boot", format!("{:.2} %", machine.steal_since_boot * 100.0)),
+        ("A line's way to another processor and back", handover.unwrap_or_default()),
         ("Frequency policy", machine.governor.clone()),
         ("Isolated processors", machine.isolated.clone()),
         ("Mitigations", mitigations.join("; ")),

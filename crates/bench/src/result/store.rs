@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 /// What a step's failure is called whose points are complete: they have been judged.
 pub const VERDICT: &str = "verdict";
 
+/// The warning of a run in which a line's way to another processor did not always cost the same.
+pub const HANDOVER_VARIES: &str = "The hypervisor moved processors: a line's way from one to the other and back \
+    took more than twice as many cycles at one time as at another, and so did packets of guests. Compare \
+    switches within one load only.";
+
 /// A run that is being written.
 pub struct Store {
     dir: PathBuf,
@@ -88,6 +93,7 @@ impl Store {
             store.info.started = before.started;
             store.info.command = before.command;
             store.info.calibration = before.calibration;
+            store.info.handover_cycles = before.handover_cycles;
             store.info.failed = before.failed;
             // Steps that are not measured again do not warn again.
             for warning in before.warnings {
@@ -166,6 +172,14 @@ impl Store {
     pub fn calibrate(&mut self, alone: String, pps: f64) -> Result<(), String> {
         self.info.calibration.insert(alone, pps);
         self.write_info()
+    }
+
+    /// Notes what a line's way to another processor and back costs now, in cycles.
+    pub fn note_handover(&mut self, cycles: f64) -> Result<(), String> {
+        let (least, most) = self.info.handover_cycles.unwrap_or((cycles, cycles));
+        let (least, most) = (least.min(cycles), most.max(cycles));
+        self.info.handover_cycles = Some((least, most));
+        if most > 2.0 * least { self.warn(HANDOVER_VARIES.into()) } else { self.write_info() }
     }
 
     /// The points of a step; none if it has not been measured.
@@ -382,6 +396,21 @@ mod tests {
         assert!(by("crosspoint bench run p2p --switch bridge").unwrap_err().contains("other options"));
         assert_eq!(by("crosspoint bench run p2p pvp --quick --out x --resume"), Ok(true));
         assert_eq!(options("x --turns=3 --switch a --switch b"), options("--switch b --turns 3 --switch a"));
+    }
+
+    #[test]
+    fn a_run_in_which_processors_moved_warns_of_it_also_when_it_was_resumed() {
+        let dir = TempDir::new("handover").unwrap();
+        let note = |resume, cycles| {
+            let mut store = Store::open(&dir.0, resume, info("quick")).unwrap();
+            store.note_handover(cycles).unwrap();
+            let info = &store.info;
+            (info.handover_cycles.unwrap(), info.warnings.contains(&HANDOVER_VARIES.to_string()))
+        };
+        assert_eq!(note(false, 200.0), ((200.0, 200.0), false));
+        assert_eq!(note(true, 130.0), ((130.0, 200.0), false));
+        assert_eq!(note(true, 870.0), ((130.0, 870.0), true));
+        assert_eq!(note(true, 140.0), ((130.0, 870.0), true));
     }
 
     #[test]
