@@ -54,6 +54,10 @@ pub struct Args {
     /// use other batches.
     #[arg(long, value_name = "PACKETS", default_value_t = packet::BURST, value_parser = rx_burst)]
     rx_burst: usize,
+    /// Workers poll for ever and never sleep: the lowest latency, for a processor each. In a database,
+    /// other_config:pmd-maxsleep=0 says the same.
+    #[arg(long)]
+    never_sleep: bool,
     /// Limit of cached flows per worker.
     #[arg(long, value_name = "FLOWS")]
     flow_limit: Option<usize>,
@@ -157,6 +161,7 @@ fn config(args: Args) -> Result<Config, String> {
             pool_packets: args.pool_size,
             pool_packet_bytes: args.pool_packet_bytes,
             rx_burst: args.rx_burst,
+            never_sleep: args.never_sleep,
             flow_limit: args.flow_limit,
             max_idle_ms: args.max_idle,
             // Here, since a daemon leaves the working directory.

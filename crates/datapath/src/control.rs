@@ -229,6 +229,7 @@ pub struct Datapath<P: Pipeline> {
     /// What drivers of removed ports had dropped, by name of the reason.
     dropped_by_gone: BTreeMap<&'static str, u64>,
     slots_reserved: u32,
+    never_sleeps: bool,
 }
 
 impl<P: Pipeline> Datapath<P> {
@@ -264,6 +265,7 @@ impl<P: Pipeline> Datapath<P> {
             dumped: BTreeMap::new(),
             dropped_by_gone: BTreeMap::new(),
             slots_reserved: 0,
+            never_sleeps: false,
         })
     }
 

@@ -5,7 +5,7 @@
 //! 2. each receive queue in turn, one burst;
 //! 3. packets collected for the outputs are sent;
 //! 4. the clock, and the caches' sweep;
-//! 5. after some time without a packet: sleep until a descriptor is readable.
+//! 5. after some time without a packet: sleep until a descriptor is readable, unless told never to.
 //!
 //! The [schedule](crate::schedule) decides which queue is polled when, which is left alone, and when the
 //! worker sleeps.
@@ -23,6 +23,7 @@ use base::clock::tsc;
 use packet::wait::{Bell, Waiter};
 use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commands::{Command, PortQueues, Reply};
 
@@ -42,6 +43,8 @@ pub struct Shared {
     pub fold_wanted: Watermark,
     /// The last request served.
     pub fold_done: Watermark,
+    /// It polls for ever, and never sleeps.
+    pub never_sleeps: AtomicBool,
 }
 
 /// Milliseconds since the datapath started, from the time stamp counter; with an offset, so that no time of
@@ -162,7 +165,7 @@ impl<P: Pipeline> Worker<P> {
             match self.turn(&mut batch) {
                 Turn::Stop => break,
                 // 5. Sleep.
-                Turn::Idle { end, is_done: true } if self.schedule.may_sleep(end) => {
+                Turn::Idle { end, is_done: true } if self.may_sleep(end) => {
                     self.account(end);
                     self.sleep();
                     self.pass_start = tsc();
@@ -172,6 +175,10 @@ impl<P: Pipeline> Worker<P> {
             }
         }
         self.close();
+    }
+
+    fn may_sleep(&self, now: u64) -> bool {
+        self.schedule.may_sleep(now) && !self.shared.never_sleeps.load(Ordering::Relaxed)
     }
 
     /// Closes the last pass's account at `now`: what it did after its packets, mostly sweeping, was also

@@ -246,7 +246,7 @@ mod tests {
     fn rig() -> (Workers, ForwardingPlane, Ports) {
         let flags = DatapathFlags { pool_packets: 1024, ..DatapathFlags::default() };
         let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
-        let given = Given { count: Some(2), cache: CacheConfig::default() };
+        let given = Given { count: Some(2), cache: CacheConfig::default(), never_sleep: false };
         let workers = Workers::new(given, Topology::simulated("0,0").unwrap());
         (0..2).map(|_| plane.dp.start_worker(None).unwrap()).for_each(drop);
         let port_no = PortNo(1);

@@ -123,7 +123,9 @@ impl Vswitch {
         if plane.is_dummy {
             plane.control.accept_debug_actions();
         }
-        let given = Given { count: flags.workers.map(|count| count.max(1)), cache };
+        plane.dp.set_never_sleeps(flags.never_sleep);
+        let count = flags.workers.map(|count| count.max(1));
+        let given = Given { count, cache, never_sleep: flags.never_sleep };
         let topology = match &flags.dummy_numa {
             Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,
             None => Topology::of_machine(),

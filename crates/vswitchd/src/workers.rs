@@ -23,6 +23,8 @@ pub(crate) struct Given {
     pub count: Option<usize>,
     /// Limits of each worker's caches.
     pub cache: CacheConfig,
+    /// They poll for ever.
+    pub never_sleep: bool,
 }
 
 /// See the module documentation.
@@ -102,6 +104,11 @@ impl Workers {
             != (&wanted.cpus, wanted.flow_limit, wanted.max_idle_ms)
         {
             self.exchange(plane);
+        }
+        if old.sleep_max_us != wanted.sleep_max_us {
+            // A worker wakes as soon as there is something to do, so how long it may sleep matters only if not
+            // at all.
+            plane.dp.set_never_sleeps(wanted.sleep_max_us.map_or(self.given.never_sleep, |us| us == 0));
         }
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
             self.scheduler.note(Event::Policy);
@@ -254,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_mask_chooses_the_processors_that_are_there_and_says_which_are_not() {
-        let given = Given { count: Some(3), cache: CacheConfig::default() };
+        let given = Given { count: Some(3), cache: CacheConfig::default(), never_sleep: false };
         let mut workers = Workers::new(given, Topology::simulated("0,0,1,1").unwrap());
         assert_eq!(workers.places().len(), 3);
         let choose = |workers: &mut Workers, mask: Option<&[usize]>| {
@@ -279,7 +286,7 @@ mod tests {
     fn a_command_limits_flows_over_the_configuration_and_that_over_the_start() {
         let cache = CacheConfig { flow_limit: 10, max_idle_ms: 20 };
         let topology = Topology::simulated("0").unwrap();
-        let mut workers = Workers::new(Given { count: None, cache }, topology);
+        let mut workers = Workers::new(Given { count: None, cache, never_sleep: false }, topology);
         assert_eq!(workers.cache(), cache);
         workers.settings.flow_limit = Some(11);
         workers.settings.max_idle_ms = Some(u64::MAX);

@@ -345,7 +345,7 @@ pub const SUITES: &[Suite] = &[
         name: "latency",
         group: KERNEL_PATHS,
         question: "How long does a packet take at rest, and at 10, 50 and 90 % of the rate without loss?",
-        steps: &[Step::Grid(Grid { step: "nic", trials: &["latency"], ..GRID })],
+        steps: &[Step::Grid(Grid { step: "nic", switches: AWAKE_OR_NOT, trials: &["latency"], ..GRID })],
         plots: &[
             Plot::bars(
                 "Latency in microseconds, median, at shares of the rate without loss",

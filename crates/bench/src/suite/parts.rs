@@ -50,6 +50,18 @@ pub const KERNEL: &[&str] = &[
     "testpmd-macswap",
 ];
 
+/// The same, and a worker that never sleeps.
+pub const AWAKE_OR_NOT: &[&str] = &[
+    "crosspoint",
+    "crosspoint-never-sleeps",
+    "crosspoint-af_packet",
+    "ovs-netdev",
+    "ovs-dpdk",
+    "bridge",
+    "ip-forward",
+    "testpmd-macswap",
+];
+
 /// Switches between kernel interfaces that are processes, which can be sampled.
 pub const PROCESSES: &[&str] =
     &["crosspoint", "crosspoint-af_packet", "ovs-netdev", "ovs-dpdk", "testpmd-macswap"];

@@ -2,6 +2,7 @@
 
 use crate::common::{Switch, UDP, binary, wait_for};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn the_figures_are_one_snapshot_with_which_the_texts_agree() {
@@ -37,6 +38,33 @@ fn the_burst_of_the_workers_is_the_one_asked_for() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains("expected a number from 1 to 64"), "{said}");
     }
+}
+
+#[test]
+fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
+    let idle_loops = |switch: &Switch| {
+        let text = switch.appctl(&["crosspoint/figures"]).ok();
+        let figures: serde_json::Value = serde_json::from_str(&text).unwrap();
+        figures["workers"][0]["counters"]["idle_loops"].as_u64().unwrap()
+    };
+    // A worker that polls makes as many passes in a tenth of a second as one that sleeps does not in an hour.
+    let polls = |switch: &Switch| {
+        let before = idle_loops(switch);
+        std::thread::sleep(Duration::from_millis(100));
+        idle_loops(switch) - before > 10_000
+    };
+    let switch = Switch::start(&["--enable-dummy"]);
+    wait_for("the worker to sleep", || !polls(&switch));
+    switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
+    wait_for("the worker to poll", || polls(&switch));
+    // As long as it likes.
+    switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=1");
+    wait_for("the worker to sleep again", || !polls(&switch));
+    switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
+    switch.vsctl("remove open_vswitch . other_config pmd-maxsleep");
+    wait_for("the worker to sleep by default", || !polls(&switch));
+    let switch = Switch::start(&["--bridge", "br0", "--enable-dummy", "--never-sleep"]);
+    assert!(polls(&switch));
 }
 
 /// `crosspoint top`, followed until it has shown what crosses the switch.

@@ -8,6 +8,7 @@ use crate::worker::commands::{ANSWERS_AWAITED, TOLD_UNASKED};
 use base::hash::HashKey;
 use base::wide::Wide;
 use packet::wait::Waiter;
+use std::sync::atomic::Ordering;
 
 /// The stack of a worker's thread. Translation and execution recurse in it as deep as rules nest; what bounds
 /// them is in `switch::translate`. Only what is used takes memory.
@@ -23,7 +24,7 @@ impl<P: Pipeline> WorkerHandle<P> {
     /// Its thread's id. If the thread is not running yet, waits: the system starts it in a moment.
     pub(super) fn started(&self) -> i32 {
         loop {
-            match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
+            match self.thread_id.load(Ordering::Acquire) {
                 0 => std::thread::yield_now(),
                 id => return id,
             }
@@ -87,7 +88,7 @@ impl<P: Pipeline> Datapath<P> {
             if cpus != CpuSet::all() {
                 packet::thread::bind(0, &cpus);
             }
-            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Release);
+            its_id.store(packet::thread::id(), Ordering::Release);
             worker.run();
         });
         match spawned {
@@ -134,6 +135,7 @@ impl<P: Pipeline> Datapath<P> {
         // It has nothing to fold for those who asked before it came.
         shared.fold_wanted.raise(self.folds);
         shared.fold_done.raise(self.folds);
+        shared.never_sleeps.store(self.never_sleeps, Ordering::Relaxed);
         cache.count_in(slots.clone());
         let (bell, tracker) = (self.event_bell.clone(), self.tracker.clone());
         // Translated ports and samples must not be foretold, nor the same on all workers.
@@ -166,6 +168,15 @@ impl<P: Pipeline> Datapath<P> {
             cpus: CpuSet::all(),
         };
         Ok((worker, handle))
+    }
+
+    /// Whether workers poll for ever. By default they sleep while nothing comes.
+    pub fn set_never_sleeps(&mut self, never_sleeps: bool) {
+        self.never_sleeps = never_sleeps;
+        for w in &self.workers {
+            w.shared.never_sleeps.store(never_sleeps, Ordering::Relaxed);
+            w.bell.ring();
+        }
     }
 
     /// The worker of each of the port's receive queues, in their order.

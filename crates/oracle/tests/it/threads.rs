@@ -655,3 +655,22 @@ fn a_queue_is_charged_for_sending_what_came_from_it() {
         assert!((1..BURSTS / 2).contains(&bursts), "{bursts} bursts of {dear}, {BURSTS} of {cheap}");
     }
 }
+
+#[test]
+fn a_worker_that_never_sleeps_is_told_so_while_it_sleeps_or_before_it_starts() {
+    let (domain, switch, _control, _) = bridge_of(&[1]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let loops = |dp: &Datapath<switch::Switch>, n: usize| dp.worker_stats(n).idle_loops.get();
+    let polls = |dp: &Datapath<switch::Switch>, n: usize| {
+        let before = loops(dp, n);
+        std::thread::sleep(Duration::from_millis(50));
+        loops(dp, n) - before > 100
+    };
+    wait_for("the worker to sleep", || !polls(&dp, 0));
+    dp.set_never_sleeps(true);
+    dp.start_worker(None).unwrap();
+    wait_for("both workers to poll", || polls(&dp, 0) && polls(&dp, 1));
+    dp.set_never_sleeps(false);
+    wait_for("both workers to sleep", || !polls(&dp, 0) && !polls(&dp, 1));
+}

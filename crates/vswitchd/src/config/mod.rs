@@ -97,6 +97,8 @@ pub struct DatapathFlags {
     pub pool_packet_bytes: usize,
     /// Maximum number of packets that a worker receives from a queue at once.
     pub rx_burst: usize,
+    /// Workers poll for ever, and never sleep.
+    pub never_sleep: bool,
     /// Megaflows per worker.
     pub flow_limit: Option<usize>,
     /// Milliseconds after which a cached flow that is not used goes.
@@ -113,6 +115,7 @@ impl Default for DatapathFlags {
             pool_packets: 65_536,
             pool_packet_bytes: 2_048,
             rx_burst: packet::BURST,
+            never_sleep: false,
             flow_limit: None,
             max_idle_ms: None,
             files: FileDirs::default(),

@@ -92,6 +92,8 @@ pub struct WorkerSettings {
     pub flow_limit: Option<usize>,
     /// Milliseconds after which a cached flow that is not used goes (`max-idle`).
     pub max_idle_ms: Option<u64>,
+    /// The longest sleep in microseconds (`pmd-maxsleep`); `Some(0)`: idle workers poll.
+    pub sleep_max_us: Option<u64>,
     /// How receive queues are spread over workers (`pmd-rxq-assign`).
     pub rxq_policy: Policy,
     /// A worker with a queue bound to it takes no others (`pmd-rxq-isolate`).
@@ -106,6 +108,7 @@ impl Default for WorkerSettings {
             cpus: None,
             flow_limit: None,
             max_idle_ms: None,
+            sleep_max_us: None,
             rxq_policy: Policy::default(),
             rxq_isolate: true,
             auto_balance: AutoBalance::default(),

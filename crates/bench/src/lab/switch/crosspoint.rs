@@ -22,6 +22,8 @@ pub struct Crosspoint {
     xdp: bool,
     /// Options of ports at guests, `,KEY=VALUE`.
     guest_options: &'static str,
+    /// More options of the switch.
+    flags: &'static [&'static str],
     /// Workers, and receive queues of ports at network interfaces, at least.
     workers: usize,
 }
@@ -33,12 +35,17 @@ impl Crosspoint {
     /// `crosspoint`: this program with AF_XDP. `crosspoint-af_packet`: by packet sockets.
     pub fn this(name: &str, xdp: bool) -> Result<Crosspoint, String> {
         let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
-        Ok(Crosspoint { name: name.into(), program, xdp, guest_options: "", workers: 1 })
+        Ok(Crosspoint { name: name.into(), program, xdp, guest_options: "", flags: &[], workers: 1 })
     }
 
     /// The same with these options of ports at guests.
     pub fn with_guest_options(self, guest_options: &'static str) -> Crosspoint {
         Crosspoint { guest_options, ..self }
+    }
+
+    /// The same with these options of the switch.
+    pub fn with_flags(self, flags: &'static [&'static str]) -> Crosspoint {
+        Crosspoint { flags, ..self }
     }
 
     /// The same with this many workers and receive queues.
@@ -51,7 +58,7 @@ impl Crosspoint {
         let name = format!("crosspoint@{path}");
         // A bare name would be looked up in PATH.
         let program = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-        Crosspoint { name, program, xdp: true, guest_options: "", workers: 1 }
+        Crosspoint { name, program, xdp: true, guest_options: "", flags: &[], workers: 1 }
     }
 
     /// Versions of before 2026-11-29 do not: their batch is 64.
@@ -97,7 +104,7 @@ impl Switch for Crosspoint {
         if workers > 1 {
             args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", Setup { workers, ..*setup }.mask())]);
         }
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(self.flags.iter().copied()).collect();
         let daemon = Daemon::crosspoint_of(&self.program, Some(&setup.net.switch), &args)?;
         rules::load(&daemon, setup)?;
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;

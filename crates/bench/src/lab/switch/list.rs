@@ -15,6 +15,7 @@ pub const NAMES: &[&str] = &[
     "crosspoint-af_packet",
     "crosspoint-2q",
     "crosspoint-no-retries",
+    "crosspoint-never-sleeps",
     "loop-rebuilt",
     "loop-kept",
     "loop-one",
@@ -46,6 +47,7 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
         "crosspoint-no-retries" => {
             Box::new(Crosspoint::this(name, true)?.with_guest_options(",tx-retries-max=0"))
         }
+        "crosspoint-never-sleeps" => Box::new(Crosspoint::this(name, true)?.with_flags(&["--never-sleep"])),
         "loop-rebuilt" => Box::new(Loop { name: "loop-rebuilt", kind: LoopKind::Rebuilt }),
         "loop-kept" => Box::new(Loop { name: "loop-kept", kind: LoopKind::Kept }),
         "loop-one" => Box::new(Loop { name: "loop-one", kind: LoopKind::One }),

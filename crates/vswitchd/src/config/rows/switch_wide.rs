@@ -20,6 +20,7 @@ pub(super) fn worker_settings(c: &mut Checked<'_>, before: WorkerSettings) -> Wo
         }),
         flow_limit: c.number("flow-limit", 0..=usize::MAX, before.flow_limit),
         max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), before.max_idle_ms),
+        sleep_max_us: c.number("pmd-maxsleep", 0..=u64::MAX, before.sleep_max_us),
         rxq_policy: c
             .parsed("pmd-rxq-assign", "cycles, roundrobin or group", policy, Policy::parse)
             .unwrap_or_default(),

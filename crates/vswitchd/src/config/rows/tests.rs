@@ -122,6 +122,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             ("pmd-cpu-mask", "0x3c"),
             ("flow-limit", "1000"),
             ("max-idle", "500"),
+            ("pmd-maxsleep", "0"),
             ("flow-restore-wait", "true"),
             ("stats-update-interval", "20000"),
             ("enable-statistics", "true"),
@@ -132,6 +133,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             cpus: Some(vec![2, 3, 4, 5]),
             flow_limit: Some(1000),
             max_idle_ms: Some(500),
+            sleep_max_us: Some(0),
             ..WorkerSettings::default()
         },
         flow_restore_wait: true,
@@ -148,6 +150,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             ("pmd-cpu-mask", "cores"),
             ("flow-limit", "-1"),
             ("max-idle", "499"),
+            ("pmd-maxsleep", "never"),
             ("flow-restore-wait", "maybe"),
             ("stats-update-interval", "now and then"),
             ("enable-statistics", "perhaps"),
@@ -169,6 +172,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             "Open_vSwitch: other_config:max-idle=499 is not a number from 500 to 4294967295",
             "Open_vSwitch: other_config:pmd-cpu-mask=cores is not a mask of processors in hexadecimal",
             "Open_vSwitch: other_config:pmd-cpu-msk is not known, and ignored",
+            "Open_vSwitch: other_config:pmd-maxsleep=never is not a number from 0 to 18446744073709551615",
             "Open_vSwitch: other_config:stats-update-interval=now and then is not a number from 0 to 4294967295",
             "Open_vSwitch: other_config:vhost-postcopy-support=true has no effect: post-copy migration is not offered",
         ]
