@@ -1,11 +1,9 @@
 //! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is complete.
 
 use crate::compare;
-use crate::lab::processors;
 use crate::lab::switch::list::NAMES;
 use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
-use crate::machine::handover::handover_cycles;
 use crate::machine::lease;
 use crate::process::MISSING;
 use crate::report::beside::first_figures;
@@ -268,10 +266,6 @@ fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Par
     parts
 }
 
-fn note_handover(store: &mut Store) -> Result<(), String> {
-    handover_cycles(&processors::allowed()).map_or(Ok(()), |cycles| store.note_handover(cycles))
-}
-
 /// The points of a part, and what failed in it.
 #[derive(Default)]
 struct Measured {
@@ -293,7 +287,6 @@ impl Runner<'_> {
         lacking: &mut Vec<String>,
     ) -> Result<(), Failure> {
         let mut took: Vec<(Duration, &str)> = Vec::new();
-        note_handover(store)?;
         for (n, (id, suite, part)) in parts.iter().enumerate() {
             let done = format!("[{}/{}] {id}", n + 1, parts.len());
             if self.is_measured(store, id, part)? {
@@ -362,7 +355,6 @@ impl Runner<'_> {
                 }
             }
             took.push((start.elapsed(), id));
-            note_handover(store)?;
         }
         took.sort_by_key(|(time, _)| Reverse(*time));
         if took.len() > 1 {

@@ -14,8 +14,8 @@
 //! Pure: times are cycles of the time stamp counter, passed as arguments. The worker calls, in this order:
 //! [`Schedule::begin`]; [`Schedule::next_busy`] until there is none; [`Schedule::idle_group`] and in each
 //! [`Schedule::next_idle`]; for each queue [`Schedule::admits`], then [`Schedule::came_empty`] or
-//! [`Schedule::received`]; [`Schedule::charge`] and [`Schedule::moved`] where packets came, else [`Schedule::may_sleep`] and
-//! [`Schedule::woke`].
+//! [`Schedule::received`]; [`Schedule::charge`] and [`Schedule::moved`] where packets came, else
+//! [`Schedule::may_sleep`] and [`Schedule::woke`].
 
 mod back_pressure;
 mod coalescing;

@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commands::{Command, PortQueues, Reply};
 
-/// A burst of this many packets is sent when it is processed, with all that waits for the same outputs: its
-/// queue is charged for exactly what its packets cost. Shorter bursts wait for the others of their pass, to go
+/// A burst of this many packets is sent as soon as it is processed, with all that waits for the same outputs:
+/// its queue is charged for what its packets cost. Shorter bursts wait for the others of their pass, to go
 /// out together, and share the cost.
 ///
-/// `bench pvp` with a guest's testpmd: while the source's 32 packets for the guest were sent at the pass's end,
-/// the cost, most of what the worker did, was charged to nobody. The guest's queue counted as the dearer one,
-/// was passed over two times of three, and the guest dropped 62 % for want of descriptors.
+/// `bench pvp` with a guest's testpmd: while the source's 32 packets for the guest were sent when the pass
+/// ended, the cost, most of what the worker did, was charged to nobody. The guest's queue counted as the
+/// dearer one, was passed over two times of three, and the guest dropped 62 % for want of descriptors.
 const SEND_AT: u64 = 32;
 
 /// What both sides of a worker share.

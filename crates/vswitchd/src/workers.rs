@@ -106,8 +106,8 @@ impl Workers {
             self.exchange(plane);
         }
         if old.sleep_max_us != wanted.sleep_max_us {
-            // A worker wakes as soon as there is something to do, so how long it may sleep matters only if not
-            // at all.
+            // A worker wakes as soon as there is something to do: how long it may sleep matters only if it
+            // may not.
             plane.dp.set_never_sleeps(wanted.sleep_max_us.map_or(self.given.never_sleep, |us| us == 0));
         }
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {

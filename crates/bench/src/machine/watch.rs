@@ -1,6 +1,7 @@
 //! Disturbances of a trial by the machine: time that the hypervisor took, and how often threads lost their
 //! processor. With much of either, a figure is worth less.
 
+use super::handover::handover_cycles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,6 +29,9 @@ pub struct Watched {
     /// How often the kernel preempted a thread that wanted to continue, over all watched processes and those
     /// that they have started.
     pub preemptions: u64,
+    /// Cycles for a line's way to another processor and back at the end of each turn: the least and the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover_cycles: Option<(f64, f64)>,
 }
 
 impl Watched {
@@ -45,6 +49,10 @@ impl Watched {
             steal_at_worst: Some(worst(&self).max(worst(&other))),
             busy: mean(self.busy, other.busy),
             preemptions: self.preemptions + other.preemptions,
+            handover_cycles: match (self.handover_cycles, other.handover_cycles) {
+                (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+                (a, b) => a.or(b),
+            },
         }
     }
 
@@ -113,6 +121,7 @@ impl Watch {
             steal_at_worst: self.second.2,
             busy: 1.0 - (idle - self.ticks[1]) / all,
             preemptions: self.seen.iter().map(since).sum(),
+            handover_cycles: handover_cycles().map(|cycles| (cycles, cycles)),
         }
     }
 }
@@ -269,12 +278,17 @@ mod tests {
 
     #[test]
     fn the_worst_of_several_turns_is_kept_beside_their_mean() {
-        let turn = |steal| Watched { seconds: 1.0, steal, busy: 0.5, preemptions: 2, ..Watched::default() };
+        let turn = |steal| {
+            let handover_cycles = Some((130.0 + steal, 130.0 + steal));
+            let watched = Watched { seconds: 1.0, steal, busy: 0.5, preemptions: 2, ..Watched::default() };
+            Watched { handover_cycles, ..watched }
+        };
         let one = Watched::default().and(turn(0.3));
         assert_eq!(one, turn(0.3));
         let all = (0..29).fold(one, |all, _| all.and(turn(0.0)));
         assert!((all.steal - 0.01).abs() < 1e-9 && all.preemptions == 60, "{all:?}");
         assert_eq!((all.seconds, all.steal_at_worst), (30.0, Some(0.3)));
+        assert_eq!(all.handover_cycles, Some((130.0, 130.3)));
         assert!(all.warning().unwrap().ends_with("1.0 % of the processors' time, and 30 % at worst"));
         let old = r#"{"seconds": 9, "steal": 0, "steal_of_second": 0.2, "busy": 1, "preemptions": 0}"#;
         assert_eq!(serde_json::from_str::<Watched>(old).unwrap().steal_at_worst, Some(0.2));

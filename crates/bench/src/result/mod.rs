@@ -68,8 +68,8 @@ pub struct RunInfo {
     /// Packets per second that generator and guest can do alone here, by what is alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub calibration: BTreeMap<String, f64>,
-    /// Cycles for a line's way to another processor and back, at the beginning and after each step: the least
-    /// and the most. Runs of before 2026-11-30, and machines with one processor, lack it.
+    /// Cycles for a line's way to another processor and back, over all points: the least and the most. Runs
+    /// before the last one of 2026-11-29, and machines with one processor, lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover_cycles: Option<(f64, f64)>,
     /// Steps that failed or could not be run here, and why.

@@ -145,6 +145,13 @@ impl Store {
         self.info.failed.retain(|key, _| !is_of(key, step));
         let failed = failed.iter().map(|(part, why)| (format!("{step}.{part}"), why.clone()));
         self.info.failed.extend(failed);
+        for (least, most) in points.iter().filter_map(|point| point.watched?.handover_cycles) {
+            let before = self.info.handover_cycles.unwrap_or((least, most));
+            self.info.handover_cycles = Some((before.0.min(least), before.1.max(most)));
+        }
+        if self.info.handover_cycles.is_some_and(|(least, most)| most > 2.0 * least) {
+            self.warn(HANDOVER_VARIES.into())?;
+        }
         // First, since a step without points is measured again.
         self.write_info()?;
         if points.is_empty() {
@@ -172,14 +179,6 @@ impl Store {
     pub fn calibrate(&mut self, alone: String, pps: f64) -> Result<(), String> {
         self.info.calibration.insert(alone, pps);
         self.write_info()
-    }
-
-    /// Notes what a line's way to another processor and back costs now, in cycles.
-    pub fn note_handover(&mut self, cycles: f64) -> Result<(), String> {
-        let (least, most) = self.info.handover_cycles.unwrap_or((cycles, cycles));
-        let (least, most) = (least.min(cycles), most.max(cycles));
-        self.info.handover_cycles = Some((least, most));
-        if most > 2.0 * least { self.warn(HANDOVER_VARIES.into()) } else { self.write_info() }
     }
 
     /// The points of a step; none if it has not been measured.
@@ -362,6 +361,7 @@ fn json_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::watch::Watched;
     use crate::process::TempDir;
     use crate::result::account::Account;
     use crate::result::account::RECEIVING_SIDE;
@@ -403,7 +403,9 @@ mod tests {
         let dir = TempDir::new("handover").unwrap();
         let note = |resume, cycles| {
             let mut store = Store::open(&dir.0, resume, info("quick")).unwrap();
-            store.note_handover(cycles).unwrap();
+            let watched = Some(Watched { handover_cycles: Some((cycles, cycles)), ..Watched::default() });
+            let point = Point { watched, ..Point::default() };
+            store.put(&format!("p2p.{cycles}"), &[point], &BTreeMap::new()).unwrap();
             let info = &store.info;
             (info.handover_cycles.unwrap(), info.warnings.contains(&HANDOVER_VARIES.to_string()))
         };
