@@ -84,6 +84,8 @@ struct Rx {
     load: Arc<QueueLoad>,
     /// Packets of this pass for which sending has not been charged yet.
     in_pass: u64,
+    /// Those of them that wait to be sent when the pass ends.
+    unsent: u64,
 }
 
 /// How a pass went.
@@ -204,11 +206,11 @@ impl<P: Pipeline> Worker<P> {
         self.account(start);
         let moved = self.poll(start, batch);
         // 3. Outputs.
-        let polled = if moved { tsc() } else { start };
+        let (polled, sent) = if moved { self.send_waiting() } else { (start, start) };
         self.process.tx.flush(&mut self.process.context);
         let end = tsc();
         if moved {
-            self.charge(end - polled);
+            self.charge(sent - polled, end - sent);
         }
         if let Some(output) = self.process.tx.refusing.take() {
             self.schedule.refused_at(output);
@@ -239,19 +241,31 @@ impl<P: Pipeline> Worker<P> {
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }
 
-    /// Charges the cost of sending the pass's last packets to the queues that they came from, by number of
-    /// packets: a system call for them is their work, and queues are placed by their cost.
+    /// When that began and ended.
     #[inline(always)]
-    fn charge(&mut self, cycles: u64) {
-        let packets: u64 = self.schedule.busy().iter().map(|&n| self.rx[n].in_pass).sum();
+    fn send_waiting(&mut self) -> (u64, u64) {
+        let start = tsc();
+        self.process.tx.send_waiting(&mut self.process.context);
+        (start, tsc())
+    }
+
+    /// Charges what the pass's end took to the queues that its packets came from, by number: `sending` to
+    /// those whose packets had not been sent, `flushing` to all. A system call for them is their work, and
+    /// queues are placed by their cost.
+    #[inline(always)]
+    fn charge(&mut self, sending: u64, flushing: u64) {
+        let (mut unsent, mut all) = (0, 0);
+        for q in self.schedule.busy().iter().map(|&n| &self.rx[n]) {
+            (unsent, all) = (unsent + q.unsent, all + q.in_pass);
+        }
         for at in 0..self.schedule.busy().len() {
             let n = self.schedule.busy()[at];
             let q = &mut self.rx[n];
             if q.in_pass > 0 {
-                let share = cycles * q.in_pass / packets;
+                let share = sending * q.unsent / unsent.max(1) + flushing * q.in_pass / all;
                 q.load.cycles.add(share);
                 self.schedule.charge(n, share);
-                q.in_pass = 0;
+                (q.unsent, q.in_pass) = (0, 0);
             }
         }
     }
@@ -326,8 +340,10 @@ impl<P: Pipeline> Worker<P> {
         let before =
             suspect.map(|port| (port, self.process.tx.destined_to(port), context.stats.copies.get()));
         let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
+        q.unsent = packets;
         if packets >= SEND_AT {
             self.process.tx.send_waiting(&mut self.process.context);
+            q.unsent = 0;
         }
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {

@@ -47,11 +47,11 @@ fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
         let figures: serde_json::Value = serde_json::from_str(&text).unwrap();
         figures["workers"][0]["counters"]["idle_loops"].as_u64().unwrap()
     };
-    // A worker that polls makes as many passes in a tenth of a second as one that sleeps does not in an hour.
+    // One that sleeps makes a few dozen passes whenever it wakes.
     let polls = |switch: &Switch| {
         let before = idle_loops(switch);
         std::thread::sleep(Duration::from_millis(100));
-        idle_loops(switch) - before > 10_000
+        idle_loops(switch) - before > 1_000
     };
     let switch = Switch::start(&["--enable-dummy"]);
     wait_for("the worker to sleep", || !polls(&switch));
@@ -64,7 +64,7 @@ fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
     switch.vsctl("remove open_vswitch . other_config pmd-maxsleep");
     wait_for("the worker to sleep by default", || !polls(&switch));
     let switch = Switch::start(&["--bridge", "br0", "--enable-dummy", "--never-sleep"]);
-    assert!(polls(&switch));
+    wait_for("the worker to poll from the start", || polls(&switch));
 }
 
 /// `crosspoint top`, followed until it has shown what crosses the switch.

@@ -207,7 +207,7 @@ impl<P: Pipeline> Worker<P> {
             let _ = self.waiter.add(fd);
         }
         self.schedule.add(queue.lends());
-        self.rx.push(Rx { input, idx, queue, load, in_pass: 0 });
+        self.rx.push(Rx { input, idx, queue, load, in_pass: 0, unsent: 0 });
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
