@@ -119,7 +119,7 @@ fn a_run_that_is_resumed_keeps_its_verdict_and_its_build() {
     let other = dir.path().join("faster");
     let text = format!(
         "#!/bin/sh\n[ $2 = misses ] || {{ echo 'unexpected argument' >&2; exit 2; }}\n\
-         {} \"$@\" || exit\nfor last; do :; done\nsed -i 's/^\\( *[0-9.]*\\),*$/\\1e30/' $last\n",
+         {} \"$@\" || exit\nfor last; do :; done\nsed -i 's/^\\( *[0-9.]*\\)\\(,*\\)$/\\1e30\\2/' $last\n",
         ours.display()
     );
     write_program(&other, &text);
