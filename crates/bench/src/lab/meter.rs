@@ -69,18 +69,19 @@ impl Meter {
     pub fn end(self) -> Used {
         let end_ns = now_ns();
         let cpu_ns: Vec<u64> = self.before.iter().map(|of| cpu_ns(of.pid)).collect();
-        let watched = self.watch.end();
+        let seconds = (end_ns - self.start_ns) as f64 / 1e9;
         let of = |(before, cpu_ns): (&Before, u64)| {
             let used = OfProcess {
                 // One that has ended has no clock.
                 cpu_s: cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e9,
-                waited: before.waits.of_busiest(watched.seconds),
+                waited: before.waits.of_busiest(seconds),
                 context_switches: context_switches(before.pid).saturating_sub(before.context_switches),
             };
             (before.pid, used)
         };
         let processes = self.before.iter().zip(cpu_ns).map(of).collect();
-        Used { from_to_ns: (self.start_ns, end_ns), processes, watched }
+        // Last, for its end takes the processors for a moment.
+        Used { from_to_ns: (self.start_ns, end_ns), processes, watched: self.watch.end() }
     }
 }
 

@@ -1,7 +1,7 @@
-//! What handing a line of memory to another processor and back costs here at the moment.
+//! What handing a cache line to another processor and back costs here at the moment.
 //!
-//! A hypervisor moves its processors about: those of one machine share a cache now and lie far apart a second
-//! later, and the packets that a switch exchanges with a guest cost three times as much. No other figure of
+//! A hypervisor moves processors: those of one machine share a cache now and lie far apart a second later, and
+//! the packets that a switch exchanges with a guest then cost two to three times as much. No other figure of
 //! the machine shows that.
 
 use crate::stats::median;
@@ -46,8 +46,8 @@ impl Ball {
     }
 }
 
-/// Cycles for a line's way from the machine's first processor to its second one and back. `None` if there is
-/// only one, or this process may not use both, or they are too busy to tell.
+/// Cycles for handing a cache line from the machine's first processor to its second one and back. `None` if
+/// there is only one, or this process may not use both, or they are too busy to tell.
 pub fn handover_cycles() -> Option<f64> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     between(first_two(&online)?)

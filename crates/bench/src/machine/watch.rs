@@ -29,7 +29,8 @@ pub struct Watched {
     /// How often the kernel preempted a thread that wanted to continue, over all watched processes and those
     /// that they have started.
     pub preemptions: u64,
-    /// Cycles for a line's way to another processor and back at the end of each turn: the least and the most.
+    /// Cycles for handing a cache line to another processor and back at the end of each turn: the least and
+    /// the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover_cycles: Option<(f64, f64)>,
 }
@@ -49,10 +50,10 @@ impl Watched {
             steal_at_worst: Some(worst(&self).max(worst(&other))),
             busy: mean(self.busy, other.busy),
             preemptions: self.preemptions + other.preemptions,
-            handover_cycles: match (self.handover_cycles, other.handover_cycles) {
-                (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-                (a, b) => a.or(b),
-            },
+            handover_cycles: [self.handover_cycles, other.handover_cycles]
+                .into_iter()
+                .flatten()
+                .reduce(widest),
         }
     }
 
@@ -67,6 +68,11 @@ impl Watched {
             (false, false) => None,
         }
     }
+}
+
+/// The least of both, and the most.
+pub fn widest(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
 }
 
 /// A watch that was started.
@@ -106,7 +112,9 @@ impl Watch {
         }
     }
 
-    /// The events since the start.
+    /// The events since the start. To see what handing over a cache line costs, it takes two processors for
+    /// some milliseconds, up to a tenth of a second: whoever reads clocks and counters of the turn does so
+    /// before.
     pub fn end(mut self) -> Watched {
         let seconds = self.start.elapsed().as_secs_f64();
         let [steal, idle, all] = ticks();

@@ -7,7 +7,7 @@ use super::left_out;
 use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
 use crate::goals::{Held, summary};
-use crate::result::{Point, Run, RunInfo};
+use crate::result::{Point, Run};
 use crate::stats::short;
 use crate::suite::list::suites;
 use crate::suite::notes;
@@ -310,14 +310,14 @@ fn machines(runs: &[Run]) -> Markup {
     html! {
         section #machine {
             h2 { "Machine" }
-            @for run in runs { h3 { (run.name) } (machine(&run.info)) }
+            @for run in runs { h3 { (run.name) } (machine(run)) }
         }
     }
 }
 
-fn machine(run: &RunInfo) -> Markup {
-    let machine = &run.machine;
-    let handover = run.handover_cycles.map(|(least, most)| format!("{least:.0} to {most:.0} cycles"));
+fn machine(run: &Run) -> Markup {
+    let machine = &run.info.machine;
+    let handover = run.handover_cycles().map(|(least, most)| format!("{least:.0} to {most:.0} cycles"));
     let mitigations: Vec<String> = machine.mitigations.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     let fields = [
         ("Processor", format!("{}, {} online", machine.cpu, machine.cpus)),
@@ -332,7 +332,7 @@ fn machine(run: &RunInfo) -> Markup {
         ("Command line", machine.cmdline.clone()),
         ("Hypervisor", machine.hypervisor.clone().unwrap_or("none seen".into())),
         ("Stolen since boot", format!("{:.2} %", machine.steal_since_boot * 100.0)),
-        ("A line's way to another processor and back", handover.unwrap_or_default()),
+        ("A cache line to another processor and back", handover.unwrap_or_default()),
         ("Frequency policy", machine.governor.clone()),
         ("Isolated processors", machine.isolated.clone()),
         ("Mitigations", mitigations.join("; ")),

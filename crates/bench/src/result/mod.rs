@@ -13,7 +13,7 @@ pub mod rows;
 pub mod store;
 
 use crate::machine::fingerprint::Fingerprint;
-use crate::machine::watch::Watched;
+use crate::machine::watch::{Watched, widest};
 use crate::stats::{bounds, median};
 use account::Account;
 use serde::{Deserialize, Serialize};
@@ -68,10 +68,6 @@ pub struct RunInfo {
     /// Packets per second that generator and guest can do alone here, by what is alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub calibration: BTreeMap<String, f64>,
-    /// Cycles for a line's way to another processor and back, over all points: the least and the most. Runs
-    /// before the last one of 2026-11-29, and machines with one processor, lack it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handover_cycles: Option<(f64, f64)>,
     /// Steps that failed or could not be run here, and why.
     pub failed: BTreeMap<String, String>,
 }
@@ -222,6 +218,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Cycles for handing a cache line to another processor and back, over all points: the least and the most.
+    pub fn handover_cycles(&self) -> Option<(f64, f64)> {
+        self.points.iter().filter_map(|point| point.watched?.handover_cycles).reduce(widest)
+    }
+
     /// Its name in a graph or a table: the end of its path, as long as it takes to be no other run's.
     pub fn short_name(&self, runs: &[Run]) -> &str {
         let path = self.name.trim_end_matches('/');

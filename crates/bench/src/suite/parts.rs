@@ -39,8 +39,9 @@ pub const fn measure(
     Step::Measure(Measure { step, what, normal, quick, peer, beside: &[] })
 }
 
-/// Switches between kernel interfaces.
-pub const KERNEL: &[&str] = &[
+/// Switches between kernel interfaces, and ours with a worker that never sleeps.
+pub const AWAKE_OR_NOT: &[&str] = &[
+    "crosspoint-never-sleeps",
     "crosspoint",
     "crosspoint-af_packet",
     "ovs-netdev",
@@ -50,17 +51,8 @@ pub const KERNEL: &[&str] = &[
     "testpmd-macswap",
 ];
 
-/// The same, and a worker that never sleeps.
-pub const AWAKE_OR_NOT: &[&str] = &[
-    "crosspoint",
-    "crosspoint-never-sleeps",
-    "crosspoint-af_packet",
-    "ovs-netdev",
-    "ovs-dpdk",
-    "bridge",
-    "ip-forward",
-    "testpmd-macswap",
-];
+/// Switches between kernel interfaces.
+pub const KERNEL: &[&str] = AWAKE_OR_NOT.split_at(1).1;
 
 /// Switches between kernel interfaces that are processes, which can be sampled.
 pub const PROCESSES: &[&str] =
