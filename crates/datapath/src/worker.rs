@@ -204,9 +204,9 @@ impl<P: Pipeline> Worker<P> {
         // 2. Receive queues.
         let start = tsc();
         self.account(start);
-        let moved = self.poll(start, batch);
+        let Pass { moved, now: polled, .. } = self.poll(start, batch);
         // 3. Outputs.
-        let (polled, sent) = if moved { self.send_waiting() } else { (start, start) };
+        let sent = if moved { self.send_waiting() } else { start };
         self.process.tx.flush(&mut self.process.context);
         let end = tsc();
         if moved {
@@ -241,12 +241,11 @@ impl<P: Pipeline> Worker<P> {
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }
 
-    /// When that began and ended.
+    /// Sends what waits for the pass's end, and tells when that was done.
     #[inline(always)]
-    fn send_waiting(&mut self) -> (u64, u64) {
-        let start = tsc();
+    fn send_waiting(&mut self) -> u64 {
         self.process.tx.send_waiting(&mut self.process.context);
-        (start, tsc())
+        tsc()
     }
 
     /// Charges what the pass's end took to the queues that its packets came from, by number: `sending` to
@@ -276,8 +275,8 @@ impl<P: Pipeline> Worker<P> {
         }
     }
 
-    /// One burst from each queue that may be polled. True if anything came.
-    fn poll(&mut self, start: u64, batch: &mut Batch) -> bool {
+    /// One burst from each queue that may be polled.
+    fn poll(&mut self, start: u64, batch: &mut Batch) -> Pass {
         let mut pass = self.schedule.begin(start);
         while let Some(n) = self.schedule.next_busy(&mut pass) {
             let now = pass.now;
@@ -286,7 +285,7 @@ impl<P: Pipeline> Worker<P> {
         while let Some(count) = self.schedule.idle_group(&mut pass) {
             self.poll_idle(count, &mut pass, batch);
         }
-        pass.moved
+        pass
     }
 
     /// Looks at the next few queues, including idle ones.
