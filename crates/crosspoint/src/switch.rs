@@ -54,8 +54,8 @@ pub struct Args {
     /// use other batches.
     #[arg(long, value_name = "PACKETS", default_value_t = packet::BURST, value_parser = rx_burst)]
     rx_burst: usize,
-    /// Workers poll for ever and never sleep: the lowest latency, for a processor each. In a database,
-    /// other_config:pmd-maxsleep=0 says the same.
+    /// Workers poll for ever instead of sleeping while idle: the lowest latency, at the cost of a whole
+    /// processor for each worker. In a database, other_config:pmd-maxsleep=0 does the same.
     #[arg(long)]
     never_sleep: bool,
     /// Limit of cached flows per worker.

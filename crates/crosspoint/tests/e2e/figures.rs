@@ -57,7 +57,7 @@ fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
     wait_for("the worker to sleep", || !polls(&switch));
     switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
     wait_for("the worker to poll", || polls(&switch));
-    // As long as it likes.
+    // Any other number: it sleeps until there is something to do.
     switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=1");
     wait_for("the worker to sleep again", || !polls(&switch));
     switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
