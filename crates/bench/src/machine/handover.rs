@@ -1,8 +1,8 @@
 //! What handing a cache line to another processor and back costs here at the moment.
 //!
-//! A hypervisor moves processors: those of one machine share a cache now and lie far apart a second later, and
-//! the packets that a switch exchanges with a guest then cost two to three times as much. No other figure of
-//! the machine shows that.
+//! A hypervisor moves processors: those of one machine share a cache now and lie far apart a second later,
+//! and the packets that a switch exchanges with a guest then cost two to three times as much. No other figure
+//! of the machine shows that.
 
 use crate::stats::median;
 use base::clock::{tsc, tsc_hz};

@@ -218,7 +218,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Cycles for handing a cache line to another processor and back, over all points: the least and the most.
+    /// Cycles for handing a cache line to another processor and back, over all points: the least and the
+    /// most.
     pub fn handover_cycles(&self) -> Option<(f64, f64)> {
         self.points.iter().filter_map(|point| point.watched?.handover_cycles).reduce(widest)
     }
