@@ -5,7 +5,7 @@
 //! attacked port is served.
 
 use crate::memory::{GUEST_BASE, GuestRam};
-use crate::{BUFFER, Guest, GuestConfig, RingLayout};
+use crate::{BUFFER, Guest, GuestConfig, LEAD, RingLayout};
 use base::PortNo;
 use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
 use ports::PortSpec;
@@ -83,7 +83,7 @@ impl Attacker<'_> {
     pub fn new(guest: &mut Guest, size: u16) -> Attacker<'_> {
         let place = |side: &crate::Side| [side.ring.descriptors, side.ring.avail, side.ring.used];
         let pair = &guest.pairs[0];
-        let (ram, tx, rx, spare) = (pair.ram.clone(), place(&pair.tx), place(&pair.rx), pair.free[0]);
+        let (ram, tx, rx, spare) = (pair.ram.clone(), place(&pair.tx), place(&pair.rx), pair.free[0] - LEAD);
         Attacker { guest, ram, size, tx, rx, spare }
     }
 

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use base::region::prefetch_ptr;
 use packet::BURST;
 use packet::lent::HEAD_BYTES;
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ pub(super) const BURST_SEGMENTS: usize = 48 * BURST;
 /// From this length on, it pays to leave a frame's tail in place. More than half of a shorter frame is head,
 /// and the second copy, which is read from the first-level cache, costs less than keeping account of a tail.
 pub(super) const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Why a ring cannot continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +158,75 @@ pub(super) struct RingParts {
     /// Bytes of the frame's header: 12, or 10 for old guests.
     pub(super) header_len: usize,
     pub(super) counts: Arc<RingCounts>,
+    pub(super) kept_headers: KeptHeaders,
+}
+
+impl RingParts {
+    /// Prefetches the first bytes of a buffer: header and frame of a small packet span two lines.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: NonNull<u8>) {
+        let (first, second) = (at.as_ptr(), at.as_ptr().wrapping_add(LINE));
+        match self.direction {
+            Direction::FromGuest => {
+                prefetch_ptr(first);
+                prefetch_ptr(second);
+            }
+            Direction::ToGuest => {
+                if self.may_keep_header(at) {
+                    prefetch_ptr(first);
+                } else {
+                    copy::prefetch_to_write(first);
+                }
+                copy::prefetch_to_write(second);
+            }
+        }
+    }
+
+    /// Whether a buffer is likely to have the right header, on a line that has nothing of the frame.
+    #[inline(always)]
+    pub(super) fn may_keep_header(&self, at: NonNull<u8>) -> bool {
+        self.kept_headers.is_likely.get() && self.is_header_apart(at)
+    }
+
+    /// Whether the frame begins on another line than its header.
+    #[inline(always)]
+    fn is_header_apart(&self, at: NonNull<u8>) -> bool {
+        (at.addr().get() + self.header_len).is_multiple_of(LINE)
+    }
+}
+
+/// Whether the guest leaves the headers in its buffers as they were written, and offers the same buffers
+/// again, as DPDK's driver does. Then a header that is right already is not written again. Its line, which
+/// the guest only reads, stays in the caches of both processors; each write would take it from the guest's
+/// and back, which is most of what a small packet for such a guest costs where processors are far apart.
+///
+/// Reading first costs more where nearly all headers have to be written, so it is tried now and then.
+#[derive(Default)]
+pub(super) struct KeptHeaders {
+    /// It was so for the last one.
+    is_likely: Cell<bool>,
+    /// Bursts since the last trial.
+    bursts: Cell<u8>,
+}
+
+impl KeptHeaders {
+    /// Bursts from one trial to the next. In each, one header is read before it is written.
+    const TRIAL_INTERVAL: u8 = 32;
+
+    /// A burst begins. Returns whether to try.
+    #[inline(always)]
+    pub(super) fn is_trial_due(&self) -> bool {
+        let bursts = self.bursts.get() + 1;
+        let is_due = bursts >= KeptHeaders::TRIAL_INTERVAL && !self.is_likely.get();
+        self.bursts.set(if bursts >= KeptHeaders::TRIAL_INTERVAL { 0 } else { bursts });
+        is_due
+    }
+
+    /// A header was right already, or not.
+    #[inline(always)]
+    pub(super) fn found(&self, is_right: bool) {
+        self.is_likely.set(is_right);
+    }
 }
 
 /// Buffers that were taken for a burst.
@@ -196,7 +269,7 @@ pub(super) fn take_chains<L: Layout>(
         }
         let Some(chain) = take_one(layout, parts, segments)? else { break };
         if let Some(first) = segments.list.get(chain.first as usize) {
-            prefetch(first.at, parts.direction);
+            parts.prefetch(first.at);
         }
         chains.push(chain);
     }
@@ -245,15 +318,4 @@ pub(super) fn copy_out(from: &[u8], to: NonNull<u8>) {
 pub(super) fn copy_across(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
     // SAFETY: the caller has checked that so many bytes lie at each; they may overlap.
     unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), len) };
-}
-
-#[inline(always)]
-pub(super) fn prefetch(at: NonNull<u8>, direction: Direction) {
-    // Header and frame of a small packet span two lines.
-    for at in [at.as_ptr(), at.as_ptr().wrapping_add(64)] {
-        match direction {
-            Direction::FromGuest => prefetch_ptr(at),
-            Direction::ToGuest => copy::prefetch_to_write(at),
-        }
-    }
 }

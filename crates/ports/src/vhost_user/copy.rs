@@ -98,6 +98,29 @@ pub(super) unsafe fn header_to(header: Header, len: usize, at: NonNull<u8>) {
     }
 }
 
+/// Whether the first `len` bytes of a header are those in a guest's memory; `len` is 12 or 10.
+///
+/// # Safety
+/// `len` bytes must be readable.
+#[inline(always)]
+pub(super) unsafe fn is_header_at(header: Header, len: usize, at: NonNull<u8>) -> bool {
+    debug_assert!(len == HEADER_LEN || len == HEADER_LEN - 2);
+    // SAFETY: as the caller vouches.
+    if unsafe { read_once::<u64>(at) } != header.low {
+        return false;
+    }
+    // SAFETY: as above.
+    let rest = unsafe { at.add(8) };
+    if len == HEADER_LEN {
+        // SAFETY: as above.
+        unsafe { read_once::<u32>(rest) == header.high }
+    } else {
+        let [i, j, _, _] = header.high.to_ne_bytes();
+        // SAFETY: as above.
+        unsafe { read_once::<u16>(rest) == u16::from_ne_bytes([i, j]) }
+    }
+}
+
 /// Prefetches a line at any address for exclusive use.
 #[inline(always)]
 pub(super) fn prefetch_to_write(at: *mut u8) {
@@ -181,6 +204,11 @@ mod tests {
             assert_eq!(read.bytes()[..10], bytes[..10]);
             assert_eq!(read.bytes()[10..], [0, 0]);
             assert_eq!(memory[10..13], written, "{len}");
+            // SAFETY: as above.
+            let is_there = |header| unsafe { is_header_at(header, len, at) };
+            assert!(is_there(header) && !is_there(Header { low: header.low ^ 1, ..header }));
+            assert!(!is_there(Header { high: header.high ^ u32::from_ne_bytes([0, 1, 0, 0]), ..header }));
+            assert_eq!(is_there(header.with_buffers(4)), len == 10);
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
-use super::chain::{Direction, Fault, RingParts};
+use super::chain::{Direction, Fault, KeptHeaders, RingParts};
 use super::descriptor::Given;
 use super::doorbell;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
@@ -348,6 +348,7 @@ impl Device {
             is_mergeable: self.features & d::MRG_RXBUF != 0,
             header_len: if is_modern { 12 } else { 10 },
             counts: self.shared.counts[index].clone(),
+            kept_headers: KeptHeaders::default(),
         };
         let size = config.num as u16;
         let mut ring = if self.features & d::RING_PACKED != 0 {

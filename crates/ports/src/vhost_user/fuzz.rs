@@ -1,7 +1,7 @@
 //! What a fuzz target does to the rings: guest memory with any content, a few bursts in each direction, and
 //! every chunk must come back.
 
-use super::chain::{Direction, Fault, RingParts, Sent};
+use super::chain::{Direction, Fault, KeptHeaders, RingParts, Sent};
 use super::memory::{Extent, GuestMemory, Mapped};
 use super::message::{Region, Request, VringAddr};
 use super::packed::Packed;
@@ -49,6 +49,7 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         is_mergeable: mergeable,
         header_len: if choice & 16 != 0 { 10 } else { 12 },
         counts: Arc::default(),
+        kept_headers: KeptHeaders::default(),
     };
     let ring = if packed {
         let base = content.get(BASE_AT..BASE_AT + 4).map_or([0; 4], |at| at.try_into().expect("4 bytes"));

@@ -61,6 +61,10 @@ pub(super) struct Split {
     /// The next used entry to write, and the part that the guest sees.
     next_used: u16,
     published: u16,
+    /// The last used entry was the same as in the ring's last round, as with drivers that offer their buffers
+    /// in a fixed order. Such entries are not written again, so that their lines stay in the caches of both
+    /// processors.
+    used_repeats: bool,
     /// Notifications are controlled by index, not by flag.
     has_event_idx: bool,
     /// The used ring's guest address, where its writes are logged.
@@ -92,6 +96,7 @@ impl Split {
             seen_avail: 0,
             next_used: 0,
             published: 0,
+            used_repeats: false,
             has_event_idx,
             used_log: addr.is_logged.then_some(addr.log),
         };
@@ -181,7 +186,12 @@ impl Layout for Split {
         // The used entries to be written, eight to a line.
         for n in (0..count).step_by(8) {
             let slot = usize::from(self.next_used.wrapping_add(n as u16) & self.mask());
-            prefetch_to_write(self.used.as_ptr().wrapping_add(4 + 8 * slot));
+            let at = self.used.as_ptr().wrapping_add(4 + 8 * slot);
+            if self.used_repeats {
+                prefetch_ptr(at);
+            } else {
+                prefetch_to_write(at);
+            }
         }
         Ok(count)
     }
@@ -230,11 +240,15 @@ impl Layout for Split {
     #[inline(always)]
     fn give_back(&mut self, chain: Chain, written: u32, log: Option<&DirtyLog>) {
         let at = 4 + 8 * usize::from(self.next_used & self.mask());
-        for (n, word) in [u32::from(chain.id), written].into_iter().enumerate() {
+        let entry = [(0, u32::from(chain.id)), (4, written)].map(|(n, word)| {
             // SAFETY: within the used ring, whose length `new` has checked.
-            let place = unsafe { self.used.add(at + 4 * n) }.cast::<AtomicU32>();
+            let place = unsafe { self.used.add(at + n) }.cast::<AtomicU32>();
             // SAFETY: mapped, a multiple of 4 from an aligned start, only accessed atomically.
-            unsafe { place.as_ref() }.store(word, Ordering::Relaxed);
+            (unsafe { place.as_ref() }, word)
+        });
+        self.used_repeats = entry.iter().all(|(place, word)| place.load(Ordering::Relaxed) == *word);
+        if !self.used_repeats {
+            entry.iter().for_each(|(place, word)| place.store(*word, Ordering::Relaxed));
         }
         if let (Some(log), Some(used)) = (log, self.used_log) {
             log.mark(used.wrapping_add(at as u64), 8);

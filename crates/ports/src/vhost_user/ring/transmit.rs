@@ -8,6 +8,7 @@ use crate::virtio_net;
 use arrayvec::ArrayVec;
 use packet::lent::Piece;
 use packet::{Lent, Packet};
+use std::ptr::NonNull;
 
 /// Writes bytes across segments.
 struct SegmentWriter<'a> {
@@ -96,6 +97,9 @@ impl Transmit<'_> {
             let waiting = &batch[self.sent.taken..];
             take_chains(layout, self.parts, self.segments, waiting.len(), &mut chains)?;
             let (mut used, mut tally) = (0, Tally::default());
+            if let Some(first) = chains.first() {
+                self.try_header(&waiting[0], first);
+            }
             for (packet, chain) in waiting.iter().zip(&chains) {
                 let needed = packet.len() + self.parts.header_len;
                 if (chain.len as usize) < needed {
@@ -149,6 +153,9 @@ impl Transmit<'_> {
             take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
             let fit =
                 left.iter().zip(&chains).take_while(|(p, chain)| needed(p) <= chain.len as usize).count();
+            if let Some(first) = chains.first() {
+                self.try_header(&left[0], first);
+            }
             for (packet, chain) in left.iter().zip(&chains).take(fit) {
                 if chain.segments == 1 && (packet.is_lent() || !packet.is_chained()) {
                     let segment = self.segments.list[chain.first as usize];
@@ -180,7 +187,7 @@ impl Transmit<'_> {
     fn write_pieces(&mut self, packet: &Packet, segment: Segment, tail: &[Piece]) {
         let header_len = self.parts.header_len;
         // SAFETY: the caller has seen that header and frame, the tail included, fit the segment.
-        unsafe { copy::header_to(self.header(packet, 1), header_len, segment.at) };
+        unsafe { self.put_header(packet, segment.at) };
         // SAFETY: as above.
         let frame = unsafe { segment.at.add(header_len) };
         copy_out(packet.data(), frame);
@@ -208,12 +215,44 @@ impl Transmit<'_> {
     fn write_short(&mut self, packet: &Packet, segment: Segment, log: Option<&DirtyLog>) {
         let header_len = self.parts.header_len;
         // SAFETY: the caller has seen that header and frame fit the segment.
-        unsafe { copy::header_to(self.header(packet, 1), header_len, segment.at) };
+        unsafe { self.put_header(packet, segment.at) };
         // SAFETY: as above.
         let frame = unsafe { segment.at.add(header_len) };
         copy_out(packet.data(), frame);
         if let Some(log) = log {
             log.mark(segment.guest, (header_len + packet.len()) as u64);
+        }
+    }
+
+    /// Makes a packet's header the one in its buffer, which it may be already ([`KeptHeaders`]).
+    ///
+    /// # Safety
+    /// The buffer must begin with a header's length of writable bytes.
+    #[inline(always)]
+    unsafe fn put_header(&self, packet: &Packet, at: NonNull<u8>) {
+        let (header, len) = (self.header(packet, 1), self.parts.header_len);
+        if self.parts.may_keep_header(at) {
+            // SAFETY: as the caller vouches.
+            let is_right = unsafe { copy::is_header_at(header, len, at) };
+            self.parts.kept_headers.found(is_right);
+            if is_right {
+                return;
+            }
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { copy::header_to(header, len, at) };
+    }
+
+    /// Finds out, now and then, whether the first buffer of a burst has the right header already.
+    #[inline(always)]
+    fn try_header(&self, packet: &Packet, chain: &Chain) {
+        let kept = &self.parts.kept_headers;
+        if kept.is_trial_due() && chain.segments == 1 {
+            let segment = self.segments.list[chain.first as usize];
+            let len = self.parts.header_len;
+            // SAFETY: a segment that is longer than a header.
+            let is_there = |at| unsafe { copy::is_header_at(self.header(packet, 1), len, at) };
+            kept.found(segment.len as usize > len && is_there(segment.at));
         }
     }
 
