@@ -2,9 +2,10 @@
 
 use super::bounds::COPY_STEPS;
 use super::frozen::needs_reading;
-use super::{BUCKETS_MAX, CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
+use super::{BUCKETS_MAX, CLONES_NESTED_MAX, Cookie, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
+use crate::table::Entry;
 use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::action::SubField;

@@ -4,8 +4,8 @@
 //! value. No action is needed if the packet is known to have that value: because of the flow's mask or an
 //! earlier Set. That one packet happens to have it is not enough, since another packet of the flow may not.
 
-use super::Xlate;
 use super::output::DSCP_BITS;
+use super::{Dscp, Xlate};
 use crate::trace::Sink;
 use base::DropReason;
 use datapath::DpAction;
@@ -171,6 +171,7 @@ impl<S: Sink> Xlate<'_, S> {
     }
 
     fn commit_field(&mut self, field: FieldId, bits: u128) {
+        let (bits, anew) = self.beyond_meters(field, bits);
         // Bits that only datapath actions have set revert to the packet's own value, which must therefore be
         // in the mask.
         let back = bits & !self.written.get(field);
@@ -179,7 +180,7 @@ impl<S: Sink> Xlate<'_, S> {
             self.out.mask.set(field, before | back);
         }
         let value = self.key.get(field);
-        let known = self.base_known.get(field) | self.out.mask.get(field);
+        let known = (self.base_known.get(field) | self.out.mask.get(field)) & !anew;
         let agrees = known & !(self.base.get(field) ^ value);
         if bits & !agrees == 0 {
             return;
@@ -190,6 +191,22 @@ impl<S: Sink> Xlate<'_, S> {
         // All bits at once: setting a whole field is cheaper than setting some of its bits.
         self.out.actions.push(DpAction::Set { field, value: value & bits, mask: bits });
         self.note_base(field, bits);
+    }
+
+    /// Of the bits of a field that actions have set, those to be committed, and those whose value a meter may
+    /// have changed since.
+    #[inline]
+    fn beyond_meters(&mut self, field: FieldId, bits: u128) -> (u128, u128) {
+        const DSCP: u128 = DSCP_BITS as u128;
+        match self.dscp {
+            Dscp::Remarked if field == FieldId::NwTos => (bits & !DSCP, 0),
+            Dscp::SetAnew if field == FieldId::NwTos => {
+                // A copy cannot give back what the meter has made of it.
+                (self.dscp, self.irreversible) = (Dscp::Known, true);
+                (bits, bits & DSCP)
+            }
+            _ => (bits, 0),
+        }
     }
 
     /// A label pushed by the last action is pushed with its final bits. False if another action came last, or

@@ -1,7 +1,7 @@
 //! Actions on copies of a packet: which copies are made, and by which datapath action.
 
-use super::Xlate;
 use super::output::Saved;
+use super::{Dscp, Xlate};
 use crate::trace::Sink;
 use datapath::DpAction;
 use flow::FieldId;
@@ -36,6 +36,10 @@ impl<S: Sink> Xlate<'_, S> {
             let &&DpAction::Set { field, value, mask } = action else { return false };
             // Tags and labels are tracked as stacks.
             if matches!(field, FieldId::VlanTci | FieldId::Mpls0) {
+                return false;
+            }
+            // The packet keeps what a meter has made of it.
+            if field == FieldId::NwTos && packet.dscp != Dscp::Known {
                 return false;
             }
             // True for every packet of the flow: rules have set the bits before, or the flow matches them.

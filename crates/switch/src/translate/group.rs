@@ -8,7 +8,7 @@
 //! Sources: OpenFlow 1.5 sections 5.10 and 6.7; ovs-ofctl(8), "Group Syntax".
 
 use super::bounds::COPY_STEPS;
-use super::{BUCKETS_MAX, Xlate};
+use super::{BUCKETS_MAX, Dscp, Xlate};
 use crate::changelog::word_table;
 use crate::group::{DpHashTable, Group, Selection, score};
 use crate::topology::Bridge;
@@ -78,10 +78,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
     pub(super) fn meter(&mut self, meter_id: u32) {
         if let Some(meter) = self.find_meter(meter_id) {
             // What it remarks is the field as the rules have set it.
-            if meter.remarks() {
+            let remarks = meter.remarks();
+            if remarks {
                 self.commit();
             }
             self.out.actions.push(DpAction::Meter(meter));
+            if remarks {
+                self.dscp = Dscp::Remarked;
+            }
             // On a copy, packets over the rate are dropped, but the original continues.
             self.irreversible = true;
         }

@@ -119,7 +119,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Makes the flow depend on the learned rule, as if a packet that matches the rule had been looked up.
     fn visit_learned(&mut self, table_id: u8, matching: &Match) {
-        let before = (self.key.clone(), self.written.clone(), self.any_written, self.noted);
+        let before = (self.key.clone(), self.written.clone(), self.any_written, self.noted, self.dscp);
         for b in matching.mask.0.present_blocks() {
             for w in 0..8 {
                 let bits = matching.mask.0.word(b, w);
@@ -129,7 +129,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         self.visit_rules(table_id);
-        (*self.key, *self.written, self.any_written, self.noted) = before;
+        (*self.key, *self.written, self.any_written, self.noted, self.dscp) = before;
     }
 
     /// The rule's match and actions, derived from the packet. What is read of the packet becomes part of the

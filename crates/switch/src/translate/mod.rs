@@ -10,12 +10,12 @@
 //! - the visits: each lookup records its table and the words that were rewritten before it;
 //! - the Set actions: at an output, those `written` bits that `base` is not known to have.
 //!
-//! Files: this one has the state and the lookup; `actions` interprets actions one by one, `action_set` those
-//! of the set; `choice` chooses links; `encap` pushes and removes outer headers; `learn` creates rules;
-//! `length` branches by packet length; `output` has ports, patch ports and packet-ins; `ttl` handles TTLs;
-//! `group` has groups; `normal` is the learning switch; `commit` emits the datapath's actions; `copies` has
-//! those on copies; `dropped` has lists without output; `levels` bounds their nesting; `frozen` has what
-//! waits while a packet is extracted again.
+//! Files: this one has the state; `tables` goes from table to table, with a visit for each lookup; `actions`
+//! interprets actions one by one, `action_set` those of the set; `choice` chooses links; `encap` pushes and
+//! removes outer headers; `learn` creates rules; `length` branches by packet length; `output` has ports, patch
+//! ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal` is the learning switch; `commit`
+//! emits the datapath's actions; `copies` has those on copies; `dropped` has lists without output; `levels`
+//! bounds their nesting; `frozen` has what waits while a packet is extracted again.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels. So functions on that path have small stack
 //! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on half of a
@@ -44,6 +44,7 @@ mod normal;
 mod ordered;
 mod output;
 mod stack;
+mod tables;
 mod ttl;
 
 pub(crate) use entry::{packet, packet_in_bridge, packet_out, prefetch};
@@ -52,22 +53,19 @@ pub(crate) use ordered::action_set_order;
 use self::dropped::{drop_at_last, has_output};
 use self::levels::{LEVELS_MAX, levels};
 use self::ordered::ActionSet;
+use self::output::DSCP_BITS;
 use self::stack::Stack;
-use crate::changelog::{rule_table, word_table};
 use crate::effect::Effect;
-use crate::flow_mod::TABLE_HIDDEN;
 use crate::rule::Rule;
 use crate::switch::Switch;
-use crate::table::Entry;
-use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
-use crate::trace::{Found, Sink};
+use crate::topology::{self, Bridge, BridgeIdx, Topology};
+use crate::trace::Sink;
 use base::rcu::Reader;
 use base::{DropReason, OfPort, Version};
 use datapath::hash::PacketHash;
-use datapath::{DpAction, Rewrite, Scratch, Translation, Visit};
+use datapath::{DpAction, Scratch, Translation};
 use flow::action::PacketInReason;
 use flow::{FieldId, Key, Mask, Match, Mf};
-use openflow::message::TableMiss;
 use std::sync::LazyLock;
 
 /// Maximum nesting of resubmits to the same or an earlier table.
@@ -172,6 +170,17 @@ enum Pending {
     Decap(u16),
 }
 
+/// The packet's DSCP in the datapath, which a meter may have remarked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dscp {
+    /// Known, like any other field.
+    Known,
+    /// A meter may have remarked it, and no rule has set it since: it stays as it is.
+    Remarked,
+    /// A rule has set it since, which has to be done whatever its value was before.
+    SetAnew,
+}
+
 /// The datapath's packet below a label: its key, and which of its bits are known.
 type Beneath = Box<(Key, Mask)>;
 
@@ -206,6 +215,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     pending: Pending,
     /// The packet started with an Ethernet header.
     came_with_ethernet: bool,
+    dscp: Dscp,
     /// The datapath's actions so far include one that others cannot undo.
     irreversible: bool,
     /// Where the actions of the current copy begin.
@@ -298,6 +308,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             pushed: Vec::new(),
             labels: 0,
             pending: Pending::No,
+            dscp: Dscp::Known,
             irreversible: false,
             copy_start: 0,
             noted: None,
@@ -361,6 +372,19 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.written.add_word(block, word, bits);
         self.any_written = true;
         self.noted = None;
+        if self.dscp == Dscp::Remarked {
+            self.set_anew(block, word, bits);
+        }
+    }
+
+    /// Notes whether a write after a meter sets the DSCP.
+    #[cold]
+    fn set_anew(&mut self, block: usize, word: usize, bits: u64) {
+        let place = FieldId::NwTos.place();
+        let is_there = (block, word) == (place.block.into(), place.word.into());
+        if is_there && bits & DSCP_BITS << place.shift != 0 {
+            self.dscp = Dscp::SetAnew;
+        }
     }
 
     fn write_field(&mut self, field: FieldId, value: u128) {
@@ -380,246 +404,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     fn in_port(&self) -> OfPort {
         OfPort(self.key.get64(FieldId::InPort) as u16)
-    }
-
-    /// Records the lookup of one word in a word table.
-    fn visit_word(&mut self, table: u32, word: u64) {
-        self.out.visits.push(self.switch.log.visit_of(table, word));
-    }
-
-    /// Records a lookup in a table of rules, with what was rewritten before.
-    fn visit_rules(&mut self, table_id: u8) {
-        let table = rule_table(self.bridge.idx.0, table_id);
-        if !self.any_written {
-            return self.push_visit(table, 0, 0);
-        }
-        if let Some((start, len)) = self.noted {
-            return self.push_visit(table, start.into(), len.into());
-        }
-        let start = self.out.rewrites.len();
-        for b in self.written.0.present_blocks() {
-            let (mask, value) = (self.written.0.block(b), self.key.block(b));
-            for w in 0..8 {
-                if mask.0[w] != 0 {
-                    self.out.rewrites.push(Rewrite {
-                        mask: mask.0[w],
-                        value: value.0[w] & mask.0[w],
-                        block: b as u8,
-                        word: w as u8,
-                    });
-                }
-            }
-        }
-        let len = self.out.rewrites.len() - start;
-        self.push_visit(table, start, len);
-        self.noted = Some((start as u16, len as u16));
-    }
-
-    fn push_visit(&mut self, table: u32, start: usize, len: usize) {
-        match (u16::try_from(start), u16::try_from(len)) {
-            (Ok(rewrites_start), Ok(rewrites_len)) => {
-                self.out.visits.push(Visit { table, rewrites_start, rewrites_len });
-            }
-            // More was rewritten than a flow can record, so it could not be judged later.
-            _ => self.out.uncacheable = true,
-        }
-    }
-
-    /// Looks into a table of the current bridge. Not inlined: its second mask would add its size to the stack
-    /// frame of each level of nested resubmits.
-    #[inline(never)]
-    fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
-        if std::mem::take(&mut self.by_connection) {
-            return self.lookup_by_connection(table_id);
-        }
-        if self.is_fragment() && self.bridge.config.fragments == Fragments::Normal {
-            return self.lookup_without_ports(table_id);
-        }
-        self.lookup_as_it_is(table_id)
-    }
-
-    /// Whether the packet is a fragment; these bits are in every flow's mask.
-    fn is_fragment(&self) -> bool {
-        self.key.get64(FieldId::NwFrag) & 1 != 0
-    }
-
-    /// As if a rule had set the transport ports to 0, for this lookup only.
-    fn lookup_without_ports(&mut self, table_id: u8) -> Option<&'a Entry> {
-        let ports = [FieldId::TpSrc, FieldId::TpDst];
-        let before = (self.written.clone(), self.any_written, ports.map(|port| self.key.get64(port)));
-        ports.iter().for_each(|port| self.write_field(*port, 0));
-        let found = self.lookup_as_it_is(table_id);
-        let (written, any_written, values) = before;
-        for (port, value) in ports.into_iter().zip(values) {
-            self.key.set(port, value.into());
-        }
-        (*self.written, self.any_written, self.noted) = (written, any_written, None);
-        found
-    }
-
-    fn lookup_as_it_is(&mut self, table_id: u8) -> Option<&'a Entry> {
-        self.visit_rules(table_id);
-        let table = self.bridge.state.table(table_id)?;
-        let found = if self.any_written {
-            let mut decided = Mask::wild();
-            let found = table.lookup(self.version, self.key, &mut decided, self.reader, &mut self.out.steps);
-            for b in decided.0.present_blocks() {
-                for w in 0..8 {
-                    self.need(b, w, decided.0.block(b).0[w]);
-                }
-            }
-            found
-        } else {
-            table.lookup(self.version, self.key, &mut self.out.mask, self.reader, &mut self.out.steps)
-        };
-        match found {
-            Some(entry) => self.out.credits.extend([table.matched_slot, entry.slot]),
-            None => self.out.credits.push(table.missed_slot),
-        }
-        found
-    }
-
-    /// Looks into a table and executes its rule. On a miss, does what the bridge's configuration says, if
-    /// `honor_miss`.
-    fn table(&mut self, table_id: u8, honor_miss: bool) {
-        self.table_from(table_id, honor_miss, None);
-    }
-
-    /// The same, for a lookup as if the packet had come from `in_port`.
-    fn table_from(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
-        if self.unread {
-            return self.freeze();
-        }
-        if self.is_exhausted() {
-            return;
-        }
-        let deepens = u32::from(table_id <= self.origin.table_id);
-        self.resubmits += 1;
-        self.depth += deepens;
-        self.enter(table_id, honor_miss, in_port);
-        self.depth -= deepens;
-    }
-
-    /// Whether the translation has reached a limit, so that it ends or has failed. Not inlined, for the same
-    /// reason as `lookup`.
-    #[inline(never)]
-    fn is_exhausted(&mut self) -> bool {
-        if self.depth >= DEPTH_MAX {
-            self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
-            self.fail(DropReason::ResubmitDepth, "Recursion too deep");
-        } else if self.resubmits >= RESUBMITS_MAX {
-            self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
-            self.fail(DropReason::ResubmitLimit, "Too many resubmits");
-        } else if self.out.actions.len() >= ACTIONS_MAX {
-            // As in Open vSwitch, this is no failure: the actions so far are executed, for one packet at a
-            // time.
-            self.trace.error(|| "resubmits yielded over 64 kB of actions".to_string());
-            self.is_slow();
-            self.exit = true;
-            return true;
-        }
-        self.is_out_of_bounds() || self.error.is_some()
-    }
-
-    fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
-        let saved = self.origin;
-        let in_bucket = std::mem::take(&mut self.in_bucket);
-        if self.is_fragment() {
-            self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
-            if self.bridge.config.fragments == Fragments::Drop {
-                self.drop_reason = DropReason::Fragment;
-                self.in_bucket = in_bucket;
-                self.trace.enter_table(table_id, Found::Fragment);
-                return self.trace.leave();
-            }
-        }
-        let mut table_id = table_id;
-        let entry = loop {
-            let entry = match in_port {
-                None => self.lookup(table_id),
-                Some(port) => self.lookup_from(port, table_id),
-            };
-            if entry.is_some() || !honor_miss || !self.goes_on(table_id) {
-                break entry;
-            }
-            self.trace.enter_table(table_id, Found::Nothing);
-            self.trace.leave();
-            table_id += 1;
-        };
-        match entry {
-            Some(entry) => {
-                self.trace.enter_table(table_id, Found::Rule(&entry.rule));
-                self.origin = Origin { table_id, cookie: Cookie::Of(&entry.rule) };
-                if let Cookie::Is(u64::MAX) = self.first_cookie {
-                    self.first_cookie = self.origin.cookie;
-                }
-                self.actions(&entry.actions.list);
-            }
-            // Clients need not know that the hidden table is empty.
-            None if honor_miss && table_id != TABLE_HIDDEN => {
-                self.origin = Origin { table_id, cookie: Cookie::Missing };
-                self.miss(table_id);
-            }
-            None => self.trace.enter_table(table_id, Found::Nothing),
-        }
-        self.trace.leave();
-        self.origin = saved;
-        self.in_bucket = in_bucket;
-    }
-
-    /// Whether a packet without a matching rule continues in the next table.
-    #[inline(never)]
-    fn goes_on(&mut self, table_id: u8) -> bool {
-        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
-        let continues = self.bridge.config.table_misses.get(&table_id) == Some(&TableMiss::Continue);
-        continues && table_id + 1 < TABLE_HIDDEN
-    }
-
-    #[inline(never)]
-    fn miss(&mut self, table_id: u8) {
-        self.drop_reason = DropReason::TableMiss;
-        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
-        let tells = match self.bridge.config.table_misses.get(&table_id) {
-            Some(TableMiss::Controller) => true,
-            Some(TableMiss::Drop) => false,
-            Some(TableMiss::Continue) | None => self.bridge.config.miss_to_controller,
-        };
-        if !tells {
-            return self.trace.enter_table(table_id, Found::Nothing);
-        }
-        let in_port = self.in_port();
-        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::port(in_port.0));
-        if self.bridge.port(in_port).is_some_and(|p| p.spec.config.no_packet_in) {
-            return self.trace.enter_table(table_id, Found::Nothing);
-        }
-        self.trace.enter_table(table_id, Found::Miss);
-        let max_len = self.bridge.config.miss_send_len;
-        self.packet_in(max_len, PacketInReason::NoMatch, 0, &[]);
-    }
-
-    /// The pipeline of the current bridge, from table 0 to the action set.
-    fn pipeline(&mut self) {
-        if self.unread {
-            // It comes from another bridge, which has popped a label.
-            self.freeze();
-            self.freezing = Some(vec![self.step(0)]);
-            return self.finish_pipeline();
-        }
-        self.enter(0, true, None);
-        if let Cookie::Is(u64::MAX) = self.origin.cookie {
-            // The action set belongs to the first rule.
-            self.origin.cookie = self.first_cookie;
-        }
-        self.finish_pipeline();
-    }
-
-    fn finish_pipeline(&mut self) {
-        if self.freezing.is_none() {
-            self.execute_action_set();
-        }
-        if self.freezing.is_some() {
-            self.finish_freezing();
-        }
     }
 
     /// Ends the translation of a packet that came in with this key.

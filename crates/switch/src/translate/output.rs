@@ -29,6 +29,7 @@ pub(super) struct Saved {
     labels: usize,
     unread: bool,
     pending: super::Pending,
+    pub(super) dscp: super::Dscp,
     irreversible: bool,
     is_tracked: bool,
     is_tracked_below: bool,
@@ -287,6 +288,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             labels: self.labels,
             unread: self.unread,
             pending: self.pending.clone(),
+            dscp: self.dscp,
             irreversible: std::mem::replace(&mut self.irreversible, false),
             is_tracked: self.is_tracked,
             is_tracked_below: self.is_tracked_below,
@@ -318,6 +320,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.any_written = saved.any_written || !self.base_known.is_wild();
         self.unread = saved.unread;
         self.pending = saved.pending;
+        self.dscp = saved.dscp;
         self.noted = None;
     }
 

@@ -523,6 +523,37 @@ fn a_meter_remarks_the_field_as_the_rules_have_set_it() {
 }
 
 #[test]
+fn what_a_rule_sets_after_a_meter_is_set_whatever_it_was_before() {
+    let mut r = rig();
+    let bands = vec![Band { kind: BandType::DscpRemark { prec_level: 1 }, rate: 5, burst_size: 1 }];
+    let meter = MeterConfig { meter_id: 1, flags: MeterFlags::PKTPS, bands };
+    r.control.meter_mod(r.br, &MeterMod { command: MeterCommand::Add, meter }, 0).unwrap();
+    let dscp = |value| Action::SetField { field: Mf::IpDscp, value, mask: 0x3f };
+    let set = |value: u128| DpAction::Set { field: FieldId::NwTos, value: value << 2, mask: 0xfc };
+    let (out, meter) = (out(1), Action::Meter(1));
+    let mut list = |actions: &[Action]| {
+        // The flow matches the field, so that its value is known for all of its packets.
+        let ip = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwTos, 0);
+        r.control.flow_mod(r.br, &FlowMod::add(ip, actions.to_vec()), 0).unwrap();
+        let metered = r.translate(&packet(0)).actions;
+        let mut metered = metered.into_iter().skip_while(|action| !matches!(action, DpAction::Meter(_)));
+        assert!(metered.next().is_some());
+        metered.collect::<Vec<_>>()
+    };
+    // The same value again, the flow's own, and another one.
+    assert_eq!(list(&[dscp(10), meter.clone(), dscp(10), output(1)]), [set(10), out.clone()]);
+    assert_eq!(list(&[meter.clone(), dscp(0), output(1)]), [set(0), out.clone()]);
+    assert_eq!(list(&[dscp(10), meter.clone(), dscp(12), output(1)]), [set(12), out.clone()]);
+    // What is not set again stays as the meter left it, at every output.
+    assert_eq!(list(&[dscp(10), meter.clone(), output(1), output(1)]), [out.clone(), out.clone()]);
+    assert_eq!(list(&[meter.clone(), dscp(0), output(1), output(1)]), [set(0), out.clone(), out.clone()]);
+    // A copy sets it for itself.
+    let copy = Action::Clone(vec![dscp(10), output(1)]);
+    let copied = list(&[dscp(10), meter, copy, output(1)]);
+    assert_eq!(copied, [DpAction::Clone(vec![set(10), out.clone()]), out]);
+}
+
+#[test]
 fn what_a_translation_remembers_is_bounded() {
     let mut r = rig();
     let table = |r: &mut Rig, table_id: u8, actions: Vec<Action>| {
