@@ -10,6 +10,9 @@ use super::{Helper, SHARDS, Tracker};
 use flow::{CtTuple, CtTuples};
 use std::ops::Range;
 
+/// Equal shares of the index, whose use [`Tracker::occupancy`] counts.
+pub const SHARES: usize = SHARDS;
+
 /// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -170,8 +173,8 @@ impl Tracker {
         self.connection(found.entry, now_ms).is_some_and(is_meant) && self.end(found.entry, found.generation)
     }
 
-    /// How many places of the index are in use, in equal shares of it.
-    pub fn occupancy(&self) -> Vec<u64> {
-        (0..SHARDS).map(|share| self.index.occupancy(&self.entries, share, SHARDS)).collect()
+    /// How many places are in use in one of the [`SHARES`] of the index.
+    pub fn occupancy(&self, share: usize) -> u64 {
+        self.index.occupancy(&self.entries, share, SHARES)
     }
 }

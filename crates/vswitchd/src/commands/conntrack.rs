@@ -6,7 +6,7 @@ use crate::ct_flushes::ENTRIES_AT_ONCE;
 use crate::ofconn::filter_of;
 use crate::plane::{ForwardingPlane, TURN};
 use crate::state::{Shared, Vswitch};
-use datapath::conntrack::dump::{Connection, Filter};
+use datapath::conntrack::dump::{Connection, Filter, SHARES};
 use datapath::conntrack::tcp::{Scale, State};
 use datapath::conntrack::tuple::Tuple;
 use openflow::message::CtFlush;
@@ -297,8 +297,8 @@ const SHOWN: [(u8, &str); 7] =
 /// Shares of the index in a line.
 const PER_LINE: usize = 8;
 
-pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let above = match words(plane, args)?[..] {
+pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let above = match words(&vswitch.plane, args)?[..] {
         [] => 0,
         [word] => match word.strip_prefix("gt=").and_then(|n| n.parse().ok()) {
             Some(above) => above,
@@ -306,10 +306,24 @@ pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
         },
         _ => return Err(refused("datapath not found")),
     };
-    let (counts, connections) = (plane.dp.tracker().occupancy(), plane.dp.tracker().count());
-    let mut text = format!("Total Buckets: {}\nCurrent Connections: {connections}\n\n", counts.len());
+    vswitch.begin(async move |shared| {
+        let connections = shared.borrow().plane.dp.tracker().count();
+        let mut counts = Vec::new();
+        // A share in a turn: it has thousands of buckets.
+        while connections > 0 && counts.len() < SHARES {
+            counts.push(shared.borrow().plane.dp.tracker().occupancy(counts.len()));
+            tokio::task::yield_now().await;
+        }
+        Ok(table_of(&counts, connections, above))
+    });
+    Ok(String::new())
+}
+
+/// What `ct-bkts` shows. Of shares with no more than `above` places in use, it shows a dot.
+fn table_of(counts: &[u64], connections: u32, above: u64) -> String {
+    let mut text = format!("Total Buckets: {SHARES}\nCurrent Connections: {connections}\n\n");
     if connections == 0 {
-        return Ok(text);
+        return text;
     }
     let rule = "+-----------+-----------------------------------------+\n";
     let _ =
@@ -322,7 +336,7 @@ pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
             let _ = write!(text, "{shown:>5}");
         }
     }
-    Ok(text + "\n\n")
+    text + "\n\n"
 }
 
 pub fn set_maxconns(plane: &ForwardingPlane, args: &[String]) -> Answer {

@@ -6,7 +6,7 @@
 
 use super::actions;
 use super::datapath::for_all_flows;
-use super::waits::counters;
+use super::waits::{counters, wait_for};
 use crate::odp;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
@@ -21,11 +21,14 @@ const DUMP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the log looks for new flows where `dpif_netdev` logs that much.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Changes take effect at once. What remains to wait for is that counters are up to date and that flows are
-/// logged, if they are.
+/// How long `revalidator/wait` waits for the end of what workers send: under a flood there is none.
+const EVENTS_WAIT: Duration = Duration::from_secs(1);
+
+/// Changes take effect at once. What remains to wait for is that what workers have sent is handled and that
+/// flows are logged, if they are.
 pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    vswitch.handle_events();
     vswitch.begin(async |shared| {
+        wait_for(EVENTS_WAIT, || (!shared.borrow_mut().handle_events()).then_some(())).await;
         log_dump(&shared).await;
         Ok(String::new())
     });

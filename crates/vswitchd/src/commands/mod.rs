@@ -54,7 +54,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("crosspoint/figures", "", 0, 0, drops::figures),
     row("dpctl/cache-get-size", "[dp]", 0, 1, plane!(operators::cache_get_size)),
     row("dpctl/cache-set-size", "dp cache <size>", 3, 3, plane!(operators::cache_set_size)),
-    row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, plane!(ct::buckets)),
+    row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, ct::buckets),
     row("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2, plane!(ct::del_limits)),
     row("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, plane!(ct::disable_tcp_seq_chk)),
     row("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1, plane!(ct::enable_tcp_seq_chk)),
