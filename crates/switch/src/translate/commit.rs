@@ -4,8 +4,7 @@
 //! value. No action is needed if the packet is known to have that value: because of the flow's mask or an
 //! earlier Set. That one packet happens to have it is not enough, since another packet of the flow may not.
 
-use super::output::DSCP_BITS;
-use super::{Dscp, Xlate};
+use super::{DSCP_BITS, Dscp, Xlate};
 use crate::trace::Sink;
 use base::DropReason;
 use datapath::DpAction;

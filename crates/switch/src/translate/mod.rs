@@ -12,10 +12,10 @@
 //!
 //! Files: this one has the state; `tables` goes from table to table, with a visit for each lookup; `actions`
 //! interprets actions one by one, `action_set` those of the set; `choice` chooses links; `encap` pushes and
-//! removes outer headers; `learn` creates rules; `length` branches by packet length; `output` has ports, patch
-//! ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal` is the learning switch; `commit`
-//! emits the datapath's actions; `copies` has those on copies; `dropped` has lists without output; `levels`
-//! bounds their nesting; `frozen` has what waits while a packet is extracted again.
+//! removes outer headers; `learn` creates rules; `length` branches by packet length; `output` has ports,
+//! patch ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal` is the learning switch;
+//! `commit` emits the datapath's actions; `copies` has those on copies; `dropped` has lists without output;
+//! `levels` bounds their nesting; `frozen` has what waits while a packet is extracted again.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels. So functions on that path have small stack
 //! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on half of a
@@ -53,7 +53,6 @@ pub(crate) use ordered::action_set_order;
 use self::dropped::{drop_at_last, has_output};
 use self::levels::{LEVELS_MAX, levels};
 use self::ordered::ActionSet;
-use self::output::DSCP_BITS;
 use self::stack::Stack;
 use crate::effect::Effect;
 use crate::rule::Rule;
@@ -169,6 +168,9 @@ enum Pending {
     /// Remove the first header; if it is a label, this Ethernet type says what follows.
     Decap(u16),
 }
+
+/// DSCP in the type of service.
+const DSCP_BITS: u64 = 0xfc;
 
 /// The packet's DSCP in the datapath, which a meter may have remarked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

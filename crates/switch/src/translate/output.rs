@@ -1,6 +1,6 @@
 //! Where packets go: ports, reserved ports, patch ports, controllers.
 
-use super::{Origin, Xlate};
+use super::{DSCP_BITS, Origin, Xlate};
 use crate::changelog::word_table;
 use crate::topology::{Bridge, Port, PortKind};
 use crate::trace::Sink;
@@ -11,9 +11,6 @@ use flow::key::{B_CT, B_CT6, B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{BLOCKS, FieldId, Key, Mask};
 use openflow::message::METER_CONTROLLER;
 use std::sync::Arc;
-
-/// DSCP in the type of service.
-pub(super) const DSCP_BITS: u64 = 0xfc;
 
 /// The packet as it was before an operation on a copy.
 pub(super) struct Saved {
