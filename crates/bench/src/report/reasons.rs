@@ -24,15 +24,17 @@ impl Reason {
 }
 
 const KERNEL: &str = "the kernel forwards in the system call by which the generator sends; a packet of Crosspoint's \
-                      waits for another thread, which sleeps once none has come for 60 us, and which on shared \
-                      processors waits for its turn";
+                      waits for another thread: below 16,000 packets/s for its waking, since it sleeps once none has \
+                      come for 60 us, and on shared processors for its turn, which makes the p99 of Open vSwitch with \
+                      DPDK, which never sleeps, as long (0.3 to 1.2 ms, run 2026-11-29-turns)";
 const POLLS: &str = "its thread polls and never sleeps; Crosspoint's sleeps at this rate, and on shared processors waits \
                      for its turn when it is woken. Told never to sleep (pmd-maxsleep=0) it takes 7 us at 1 % of its \
                      rate (run 2026-11-29-awake)";
 
 const OWN_SHARE: &str = "each was offered this share of its own rate without loss, and Crosspoint's rate is two to five \
-                         times the peer's; where both were offered 100,000 packets/s, its p50 and p99 are lower \
-                         (load-curve, run 2026-11-27-turns)";
+                         times the peer's; where both were offered 20,000 to 200,000 packets/s, Crosspoint and Open \
+                         vSwitch with DPDK both take 5 to 6 us (p50), and ovs-netdev 30 to 83 (load-curve, run \
+                         2026-11-29-turns)";
 
 const MEETS: &str = "packets come every 50 us, and a worker polls for 60 us before it sleeps, so it never does: \
                      half of them take 5 to 7 us, and 31 to 43 us in the peer, whose thread sleeps after each";

@@ -159,7 +159,9 @@ pub const SUITES: &[Suite] = &[
             }),
         ],
         plots: &[
-            Plot::new("Packets per second", "rate_pps", "size").by(&["topology", "trial"]),
+            Plot::new("Packets per second", "rate_pps", "size")
+                .by(&["topology", "trial"])
+                .limit(Limit::TenGigabitPps),
             Plot::new(
                 "White-box: copying as a share of the switch's CPU time, at least",
                 "share_copying",
@@ -436,6 +438,8 @@ pub const SUITES: &[Suite] = &[
                 .by(&["flows", "guest"])
                 .limit(Limit::TenGigabitPps),
             Plot::new("Processors that the switch uses", "cpu_switch", "size").by(&["flows", "guest"]),
+            Plot::new("Processors that the guest uses", "cpu_guest", "size").by(&["flows", "guest"]),
+            Plot::new("Processors that the generator uses", "cpu_generator", "size").by(&["flows", "guest"]),
         ],
     },
 ];

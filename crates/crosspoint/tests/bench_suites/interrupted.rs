@@ -110,6 +110,33 @@ fn a_run_that_is_resumed_measures_again_what_failed_with_one_switch() {
 }
 
 #[test]
+fn a_switch_that_dies_in_a_trial_is_named_and_what_others_did_is_kept() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    // It ends as soon as traffic is under way.
+    let program = dir.path().join("dying");
+    let text = format!(
+        "#!/bin/sh\n[ $1 = switch ] && [ $2 != --help ] || exec {0} \"$@\"\n{0} \"$@\" &\n\
+         until awk '$3 > 500 || $11 > 500 {{ n = 1 }} END {{ exit !n }}' /proc/net/dev; do sleep 0.02; done\n\
+         kill -9 $!\nexit 9\n",
+        ours.display()
+    );
+    write_program(&program, &text);
+    let (version, out) = (format!("crosspoint@{}", program.display()), dir.path().join("run"));
+    let args =
+        ["run", "kernel-datapath.here", "--quick", "--switch", "bridge", "--switch", &version, "--out"];
+    let (code, _, said) = run(&[&args[..], &[out.to_str().unwrap()]].concat());
+    assert_eq!(code, 1, "{said}");
+    let failed = json(&out.join("run.json"))["failed"].as_object().unwrap().clone();
+    let [(step, why)] = &failed.iter().collect::<Vec<_>>()[..] else { panic!("{failed:?}") };
+    assert!(step.ends_with(&version) && why.as_str().unwrap().contains("the switch has died"), "{failed:?}");
+    assert!(said.contains("the switch has died"), "{said}");
+    let kept = points_in(&out, "kernel-datapath.here.P2P");
+    assert!(kept.len() == 1 && kept[0]["switch"] == "bridge", "{kept:?}");
+}
+
+#[test]
 fn a_run_that_is_resumed_keeps_its_verdict_and_its_build() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
