@@ -1,6 +1,6 @@
-//! The longest burst of back-to-back frames that is forwarded without loss, by halving, and the time for which
-//! it was buffered (RFC 9004, section 6). Each turn is one search: as many turns are the repetitions whose
-//! average the RFC asks for.
+//! The longest burst of back-to-back frames that is forwarded without loss, by halving, and the time for
+//! which it was buffered (RFC 9004, section 6). Each turn is one search: as many turns are the repetitions
+//! whose average the RFC asks for.
 
 use super::mlr::highest;
 use super::rfc2544::{halve, lossless};
