@@ -118,7 +118,7 @@ fn a_switch_that_dies_in_a_trial_is_named_and_what_others_did_is_kept() {
     let program = dir.path().join("dying");
     let text = format!(
         "#!/bin/sh\n[ $1 = switch ] && [ $2 != --help ] || exec {0} \"$@\"\n{0} \"$@\" &\n\
-         until awk '$3 > 500 || $11 > 500 {{ n = 1 }} END {{ exit !n }}' /proc/net/dev; do sleep 0.02; done\n\
+         until awk 'NR > 2 && ($3 > 500 || $11 > 500) {{ n = 1 }} END {{ exit !n }}' /proc/net/dev; do sleep 0.02; done\n\
          kill -9 $!\nexit 9\n",
         ours.display()
     );
