@@ -250,7 +250,7 @@ impl Transmit<'_> {
         if kept.is_trial_due() && chain.segments == 1 {
             let segment = self.segments.list[chain.first as usize];
             let len = self.parts.header_len;
-            // SAFETY: a segment that is longer than a header.
+            // SAFETY: called for the start of a segment that is longer than a header.
             let is_there = |at| unsafe { copy::is_header_at(self.header(packet, 1), len, at) };
             kept.found(segment.len as usize > len && is_there(segment.at));
         }
