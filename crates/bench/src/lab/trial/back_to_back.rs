@@ -12,6 +12,8 @@ use crate::result::judged::{Judged, Question};
 
 /// Longer bursts are not looked for.
 const BURST_MAX: f64 = 65_536.0;
+/// The figure that is there only where a burst came in faster than it went out.
+pub const BUFFER: &str = "buffer_us";
 /// The limit of one that passed.
 const LONGEST: &str = "the longest burst that is offered";
 
@@ -47,7 +49,7 @@ impl Trial for BackToBack {
             })?;
             outcome.push("burst_frames", "frames", Better::Higher, longest);
             if let Some(buffer_us) = buffer_us(longest, last.sent.sent_pps, throughput) {
-                outcome.push("buffer_us", "us", Better::Neither, buffer_us);
+                outcome.push(BUFFER, "us", Better::Neither, buffer_us);
             }
             is_cut |= longest >= BURST_MAX;
             outcome.turn(&last);
