@@ -3,7 +3,8 @@
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use crate::janitor::Fate;
-use std::collections::{BTreeMap, HashMap};
+use crate::logged_flows::LoggedFlows;
+use std::collections::BTreeMap;
 
 /// See the module documentation.
 pub(crate) struct CommandState {
@@ -16,8 +17,8 @@ pub(crate) struct CommandState {
     /// The priority that `dpif-netdev/subtable-lookup-prio-set` gave the only way in which masks are
     /// searched.
     pub lookup_priority: u8,
-    /// Actions of the flows that the log has seen, by their unique ids, while new ones are logged.
-    pub logged_flows: Option<HashMap<String, String>>,
+    /// The flows that the log has seen, while new ones are logged.
+    pub logged_flows: LoggedFlows,
     /// When a failed translation was last reported to the operator.
     pub failure_told_ms: Option<u64>,
     /// Set by `exit`: what becomes of devices that the switch has made.
@@ -31,7 +32,7 @@ impl Default for CommandState {
             hand_datapaths: BTreeMap::new(),
             is_revalidation_paused: false,
             lookup_priority: 1,
-            logged_flows: None,
+            logged_flows: LoggedFlows::default(),
             failure_told_ms: None,
             ending: None,
         }

@@ -28,6 +28,7 @@ pub(crate) mod janitor;
 mod keepalive;
 mod line;
 mod listeners;
+mod logged_flows;
 mod machine;
 mod memory_watch;
 pub mod odp;

@@ -7,6 +7,7 @@
 use super::actions;
 use super::datapath::for_all_flows;
 use super::waits::{counters, wait_for};
+use crate::logged_flows::{Change, FlowText};
 use crate::odp;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
@@ -49,25 +50,21 @@ pub(crate) async fn watch(shared: Shared) {
 /// starting point.
 pub(super) async fn log_new_flows(shared: &Shared) -> Result<(), String> {
     if !logs_flows() {
-        shared.borrow_mut().commands.logged_flows = None;
+        shared.borrow_mut().commands.logged_flows.forget();
         return Ok(());
     }
-    let mut now: Vec<_> = flow_texts(shared).await?.into_iter().collect();
-    now.sort_by(|(_, a), (_, b)| a.key.cmp(&b.key));
+    let look = shared.borrow_mut().commands.logged_flows.begin();
+    let flows = flow_texts(shared).await?;
     let mut vswitch = shared.borrow_mut();
-    if let Some(before) = &vswitch.commands.logged_flows {
-        for (ufid, FlowText { key, whole, actions }) in &now {
-            match before.get(ufid) {
-                None => tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}"),
-                Some(old) if old == actions => {}
-                Some(_) => {
-                    let name = vswitch.plane.name();
-                    tracing::debug!(target: "dpif", "{name}: put[modify] {ufid} {whole}, actions:{actions}");
-                }
+    for (ufid, FlowText { key, whole, actions }, change) in vswitch.commands.logged_flows.end(look, flows) {
+        match change {
+            Change::New => tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}"),
+            Change::Actions => {
+                let name = vswitch.plane.name();
+                tracing::debug!(target: "dpif", "{name}: put[modify] {ufid} {whole}, actions:{actions}");
             }
         }
     }
-    vswitch.commands.logged_flows = Some(now.into_iter().map(|(ufid, text)| (ufid, text.actions)).collect());
     Ok(())
 }
 
@@ -117,14 +114,6 @@ fn logs_dumps() -> bool {
 /// Whether new flows are logged.
 fn logs_flows() -> bool {
     tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
-}
-
-/// The text of a flow for the log.
-struct FlowText {
-    key: String,
-    /// Including fields that the flow does not match.
-    whole: String,
-    actions: String,
 }
 
 /// All cached flows by unique id.
