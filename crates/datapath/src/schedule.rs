@@ -152,12 +152,6 @@ impl Schedule {
         self.queues[n].gone
     }
 
-    /// The queues that are polled in every pass.
-    #[inline(always)]
-    pub fn busy(&self) -> &[usize] {
-        &self.busy
-    }
-
     /// Begins a pass.
     #[inline(always)]
     pub fn begin(&mut self, start: u64) -> Pass {

@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commands::{Command, PortQueues, Reply};
 
-/// A burst of this many packets is sent as soon as it is processed, with all that waits for the same outputs:
-/// its queue is charged for what its packets cost. Shorter bursts wait for the others of their pass, to go
-/// out together, and share the cost.
+/// A burst of this many packets is sent as soon as it is processed: its queue is charged for what its packets
+/// cost. Shorter bursts wait for the others of their pass, to go out together, and share the cost; a long one
+/// sends them off before.
 ///
 /// `bench pvp` with a guest's testpmd: while the source's 32 packets for the guest were sent when the pass
 /// ended, the cost, most of what the worker did, was charged to nobody. The guest's queue counted as the
@@ -116,6 +116,10 @@ pub struct Worker<P: Pipeline> {
     /// When the last pass began, and whether packets came in it.
     pass_start: u64,
     was_busy: bool,
+    /// The queues from which packets came in this pass.
+    brought: Vec<usize>,
+    /// Those of them whose packets wait for the pass's end, or for a long burst, to be sent.
+    waiting: Vec<usize>,
     /// When the thread's CPU time was last read, by both clocks.
     cpu_read: (u64, u64),
 }
@@ -144,6 +148,8 @@ impl<P: Pipeline> Worker<P> {
             measures_passes: false,
             pass_start: 0,
             was_busy: false,
+            brought: Vec::new(),
+            waiting: Vec::new(),
             cpu_read: (0, 0),
         }
     }
@@ -180,7 +186,9 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn may_sleep(&self, now: u64) -> bool {
-        self.schedule.may_sleep(now) && !self.shared.never_sleeps.load(Ordering::Relaxed)
+        // One that has no queue has nothing to poll.
+        let polls = !self.rx.is_empty() && self.shared.never_sleeps.load(Ordering::Relaxed);
+        self.schedule.may_sleep(now) && !polls
     }
 
     /// Closes the last pass's account at `now`: what it did after its packets, mostly sweeping, was also
@@ -253,20 +261,47 @@ impl<P: Pipeline> Worker<P> {
     /// queues are placed by their cost.
     #[inline(always)]
     fn charge(&mut self, sending: u64, flushing: u64) {
-        let (mut unsent, mut all) = (0, 0);
-        for q in self.schedule.busy().iter().map(|&n| &self.rx[n]) {
-            (unsent, all) = (unsent + q.unsent, all + q.in_pass);
+        let mut cycles = flushing;
+        if self.waiting.len() == self.brought.len() {
+            // All packets of the pass have waited.
+            cycles += sending;
+            self.waiting.clear();
+        } else {
+            self.charge_for_sending(sending);
         }
-        for at in 0..self.schedule.busy().len() {
-            let n = self.schedule.busy()[at];
+        let all = self.brought.iter().map(|&n| self.rx[n].in_pass).sum::<u64>();
+        for at in 0..self.brought.len() {
+            let n = self.brought[at];
             let q = &mut self.rx[n];
-            if q.in_pass > 0 {
-                let share = sending * q.unsent / unsent.max(1) + flushing * q.in_pass / all;
-                q.load.cycles.add(share);
-                self.schedule.charge(n, share);
-                (q.unsent, q.in_pass) = (0, 0);
-            }
+            let share = cycles * q.in_pass / all;
+            (q.unsent, q.in_pass) = (0, 0);
+            q.load.cycles.add(share);
+            self.schedule.charge(n, share);
         }
+        self.brought.clear();
+    }
+
+    /// Charges what sending took to the queues whose packets waited for it.
+    #[inline(never)]
+    fn charge_for_sending(&mut self, cycles: u64) {
+        let all = self.waiting.iter().map(|&n| self.rx[n].unsent).sum::<u64>();
+        for at in 0..self.waiting.len() {
+            let n = self.waiting[at];
+            let q = &mut self.rx[n];
+            let share = cycles * std::mem::take(&mut q.unsent) / all;
+            q.load.cycles.add(share);
+            self.schedule.charge(n, share);
+        }
+        self.waiting.clear();
+    }
+
+    /// Sends what shorter bursts of the pass have left, at their queues' expense. Returns what that took.
+    #[inline(never)]
+    fn send_others(&mut self) -> u64 {
+        let start = tsc();
+        let took = self.send_waiting() - start;
+        self.charge_for_sending(took);
+        took
     }
 
     fn close(&mut self) {
@@ -278,12 +313,18 @@ impl<P: Pipeline> Worker<P> {
     /// One burst from each queue that may be polled.
     fn poll(&mut self, start: u64, batch: &mut Batch) -> Pass {
         let mut pass = self.schedule.begin(start);
+        let mut is_up_to_date = true;
         while let Some(n) = self.schedule.next_busy(&mut pass) {
             let now = pass.now;
-            self.poll_queue(n, now, &mut pass, batch);
+            is_up_to_date = self.poll_queue(n, now, &mut pass, batch);
         }
         while let Some(count) = self.schedule.idle_group(&mut pass) {
             self.poll_idle(count, &mut pass, batch);
+            is_up_to_date = true;
+        }
+        // What is sent at the end pays for no fruitless polls.
+        if pass.moved && !is_up_to_date {
+            pass.now = tsc();
         }
         pass
     }
@@ -329,20 +370,26 @@ impl<P: Pipeline> Worker<P> {
             }
             return false;
         }
-        let start = if now == 0 { tsc() } else { now };
+        let mut start = if now == 0 { tsc() } else { now };
         let packets = batch.len() as u64;
         if let Some(c) = &q.input.counters {
             c.rx_packets.add(packets);
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
+        if packets >= SEND_AT && !self.waiting.is_empty() {
+            start += self.send_others();
+        }
+        let q = &mut self.rx[n];
+        let context = &mut self.process.context;
         let suspect = self.schedule.suspect(n);
         let before =
             suspect.map(|port| (port, self.process.tx.destined_to(port), context.stats.copies.get()));
         let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
-        q.unsent = packets;
         if packets >= SEND_AT {
             self.process.tx.send_waiting(&mut self.process.context);
-            q.unsent = 0;
+        } else {
+            q.unsent = packets;
+            self.waiting.push(n);
         }
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {
@@ -353,6 +400,7 @@ impl<P: Pipeline> Worker<P> {
         q.load.cycles.add(end - start);
         q.load.packets.add(packets);
         q.in_pass = packets;
+        self.brought.push(n);
         self.schedule.received(n, pass, Burst { packets, start, end, translation, is_sole });
         true
     }

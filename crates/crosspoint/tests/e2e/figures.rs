@@ -54,6 +54,7 @@ fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
         idle_loops(switch) - before > 1_000
     };
     let switch = Switch::start(&["--enable-dummy"]);
+    switch.vsctl("add-br br0 -- add-port br0 p1 -- set interface p1 type=dummy");
     wait_for("the worker to sleep", || !polls(&switch));
     switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
     wait_for("the worker to poll", || polls(&switch));
@@ -63,7 +64,8 @@ fn an_idle_worker_sleeps_unless_the_longest_sleep_is_none() {
     switch.vsctl("set open_vswitch . other_config:pmd-maxsleep=0");
     switch.vsctl("remove open_vswitch . other_config pmd-maxsleep");
     wait_for("the worker to sleep by default", || !polls(&switch));
-    let switch = Switch::start(&["--bridge", "br0", "--enable-dummy", "--never-sleep"]);
+    let switch =
+        Switch::start(&["--bridge", "br0", "--enable-dummy", "--never-sleep", "--port", "p1,type=dummy"]);
     wait_for("the worker to poll from the start", || polls(&switch));
 }
 

@@ -10,7 +10,7 @@ use flow::{Action, FieldId, Match};
 use oracle::flood::Flood;
 use oracle::home::{bridge_of, output, udp_frame};
 use oracle::port::Link;
-use oracle::rig::pool;
+use oracle::rig::{Rig, pool};
 use packet::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -658,6 +658,36 @@ fn a_queue_is_charged_for_sending_what_came_from_it() {
 }
 
 #[test]
+fn a_long_burst_sends_shorter_ones_off_at_their_own_queues_expense() {
+    const DEAR: u64 = 2_000_000;
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
+    for (from, to) in [(1, 3), (2, 4)] {
+        let at = Match::any().with(FieldId::InPort, from);
+        control.flow_mod(bridge, &FlowMod::add(at, vec![output(to)]), 0).unwrap();
+    }
+    let ports = [1, 2, 3, 4].map(PortNo);
+    let mut rig = Rig::with_links(switch, domain, Config::default(), &ports, Link::of_device);
+    rig.links[&PortNo(3)].set_transmit_cycles(DEAR);
+    let load = |rig: &Rig<switch::Switch>, no| rig.dp.rx_loads(PortNo(no))[0].cycles.get();
+    let mut turn = |bursts: [usize; 2]| {
+        let before = [1, 2].map(|no| load(&rig, no));
+        for (no, packets) in [1, 2].into_iter().zip(bursts) {
+            if packets > 0 {
+                rig.links[&PortNo(no)].receive(vec![udp_frame(); packets]);
+            }
+        }
+        rig.worker.turn();
+        [load(&rig, 1) - before[0], load(&rig, 2) - before[1]]
+    };
+    // The first one is polled first from the second turn on.
+    turn([24, 0]);
+    turn([0, 32]);
+    // A queue that has cost much waits until others have had as much.
+    let [dear, cheap] = std::iter::repeat_with(|| turn([24, 32])).find(|[dear, _]| *dear > 0).unwrap();
+    assert!(dear >= DEAR && cheap < DEAR / 2, "{dear} {cheap}");
+}
+
+#[test]
 fn a_worker_that_never_sleeps_is_told_so_while_it_sleeps_or_before_it_starts() {
     let (domain, switch, _control, _) = bridge_of(&[1]);
     let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
@@ -670,8 +700,22 @@ fn a_worker_that_never_sleeps_is_told_so_while_it_sleeps_or_before_it_starts() {
     };
     wait_for("the worker to sleep", || !polls(&dp, 0));
     dp.set_never_sleeps(true);
-    dp.start_worker(None).unwrap();
-    wait_for("both workers to poll", || polls(&dp, 0) && polls(&dp, 1));
+    wait_for("the worker to rest, which has nothing to poll", || !polls(&dp, 0));
+    let link = Link::of_device(PortNo(1));
+    dp.add_port(PortNo(1), link.port()).unwrap();
+    wait_for("the worker to poll", || polls(&dp, 0));
     dp.set_never_sleeps(false);
-    wait_for("both workers to sleep", || !polls(&dp, 0) && !polls(&dp, 1));
+    wait_for("the worker to sleep again", || !polls(&dp, 0));
+    dp.set_never_sleeps(true);
+    wait_for("the worker to poll again", || polls(&dp, 0));
+    dp.start_worker(None).unwrap();
+    wait_for("the second worker to rest", || !polls(&dp, 1));
+
+    let (domain, switch, _control, _) = bridge_of(&[1]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.set_never_sleeps(true);
+    dp.start_worker(None).unwrap();
+    let link = Link::of_device(PortNo(1));
+    dp.add_port(PortNo(1), link.port()).unwrap();
+    wait_for("a worker that was told before it started to poll", || polls(&dp, 0));
 }
