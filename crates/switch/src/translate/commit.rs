@@ -199,10 +199,12 @@ impl<S: Sink> Xlate<'_, S> {
         const DSCP: u128 = DSCP_BITS as u128;
         match self.dscp {
             Dscp::Remarked if field == FieldId::NwTos => (bits & !DSCP, 0),
-            Dscp::SetAnew if field == FieldId::NwTos => {
+            Dscp::SetAnew(since) if field == FieldId::NwTos => {
                 // A copy cannot give back what the meter has made of it.
-                (self.dscp, self.irreversible) = (Dscp::Known, true);
-                (bits, bits & DSCP)
+                self.irreversible = true;
+                self.dscp = if since == DSCP_BITS { Dscp::Known } else { Dscp::Remarked };
+                let since = u128::from(since);
+                (bits & (!DSCP | since), since)
             }
             _ => (bits, 0),
         }
@@ -309,6 +311,8 @@ impl<S: Sink> Xlate<'_, S> {
         self.labels = self.pushed.len();
         self.out.actions.push(DpAction::PushMpls { eth_type, lse });
         self.base_is_key();
+        // What is hidden was not set, and is read again once it is uncovered.
+        self.dscp = Dscp::Known;
     }
 
     /// Pops a label whose purpose is fulfilled: below it, the packet is what it was.

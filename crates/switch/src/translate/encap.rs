@@ -4,7 +4,7 @@
 //! between go into the header as it is pushed. What follows a removed NSH or MPLS header is unknown: the
 //! packet is read again before the list continues.
 
-use super::{Pending, Xlate};
+use super::{Dscp, Pending, Xlate};
 use crate::trace::Sink;
 use base::DropReason;
 use datapath::DpAction;
@@ -174,6 +174,8 @@ impl<S: Sink> Xlate<'_, S> {
         self.below.clear();
         self.write_field(FieldId::PacketType, packet_type.into());
         self.write_field(FieldId::EthType, u128::from(packet_type & 0xffff));
+        // What is hidden was not set, and is read again once it is uncovered.
+        self.dscp = Dscp::Known;
     }
 
     /// Removes the packet's first header. The action gives the type of what follows labels.

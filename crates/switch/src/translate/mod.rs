@@ -179,8 +179,9 @@ enum Dscp {
     Known,
     /// A meter may have remarked it, and no rule has set it since: it stays as it is.
     Remarked,
-    /// A rule has set it since, which has to be done whatever its value was before.
-    SetAnew,
+    /// A rule has set these bits of the type of service since, which has to be done whatever their value was
+    /// before. The others stay as they are.
+    SetAnew(u64),
 }
 
 /// The datapath's packet below a label: its key, and which of its bits are known.
@@ -374,18 +375,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.written.add_word(block, word, bits);
         self.any_written = true;
         self.noted = None;
-        if self.dscp == Dscp::Remarked {
+        if self.dscp != Dscp::Known {
             self.set_anew(block, word, bits);
         }
     }
 
-    /// Notes whether a write after a meter sets the DSCP.
+    /// Notes what a write after a meter sets of the DSCP.
     #[cold]
     fn set_anew(&mut self, block: usize, word: usize, bits: u64) {
         let place = FieldId::NwTos.place();
         let is_there = (block, word) == (place.block.into(), place.word.into());
-        if is_there && bits & DSCP_BITS << place.shift != 0 {
-            self.dscp = Dscp::SetAnew;
+        let bits = bits >> place.shift & DSCP_BITS;
+        if is_there && bits != 0 {
+            let before = if let Dscp::SetAnew(before) = self.dscp { before } else { 0 };
+            self.dscp = Dscp::SetAnew(before | bits);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where packets go: ports, reserved ports, patch ports, controllers.
 
-use super::{DSCP_BITS, Origin, Xlate};
+use super::bounds::COPY_STEPS;
+use super::{DSCP_BITS, Dscp, Origin, Xlate};
 use crate::changelog::word_table;
 use crate::topology::{Bridge, Port, PortKind};
 use crate::trace::Sink;
@@ -176,8 +177,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         let place = FieldId::NwTos.place();
         let (b, w) = (usize::from(place.block), usize::from(place.word));
+        let value = u64::from(*dscp) << 2 << place.shift;
+        if !matches!(self.dscp, Dscp::Known | Dscp::SetAnew(DSCP_BITS)) {
+            // What the meter has made of it cannot be set again, so a copy gets the queue's.
+            self.out.steps += COPY_STEPS;
+            return self.with_packet_restored(|x| {
+                x.write(b, w, DSCP_BITS << place.shift, value);
+                x.leave_at(port.spec.port_no);
+            });
+        }
         let before = (self.key.word(b, w), self.written.0.word(b, w));
-        self.write(b, w, DSCP_BITS << place.shift, u64::from(*dscp) << 2 << place.shift);
+        self.write(b, w, DSCP_BITS << place.shift, value);
         self.leave_at(port.spec.port_no);
         self.restore_word(b, w, before);
     }

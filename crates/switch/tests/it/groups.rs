@@ -528,6 +528,8 @@ fn what_a_rule_sets_after_a_meter_is_set_whatever_it_was_before() {
     let bands = vec![Band { kind: BandType::DscpRemark { prec_level: 1 }, rate: 5, burst_size: 1 }];
     let meter = MeterConfig { meter_id: 1, flags: MeterFlags::PKTPS, bands };
     r.control.meter_mod(r.br, &MeterMod { command: MeterCommand::Add, meter }, 0).unwrap();
+    let queue_dscp = [(1, 1)].into();
+    r.control.modify_port(PortSpec { queue_dscp, ..port(2) }).unwrap();
     let dscp = |value| Action::SetField { field: Mf::IpDscp, value, mask: 0x3f };
     let set = |value: u128| DpAction::Set { field: FieldId::NwTos, value: value << 2, mask: 0xfc };
     let (out, meter) = (out(1), Action::Meter(1));
@@ -549,8 +551,29 @@ fn what_a_rule_sets_after_a_meter_is_set_whatever_it_was_before() {
     assert_eq!(list(&[meter.clone(), dscp(0), output(1), output(1)]), [set(0), out.clone(), out.clone()]);
     // A copy sets it for itself.
     let copy = Action::Clone(vec![dscp(10), output(1)]);
-    let copied = list(&[dscp(10), meter, copy, output(1)]);
-    assert_eq!(copied, [DpAction::Clone(vec![set(10), out.clone()]), out]);
+    let copied = list(&[dscp(10), meter.clone(), copy, output(1)]);
+    assert_eq!(copied, [DpAction::Clone(vec![set(10), out.clone()]), out.clone()]);
+    // Of the field's bits, those alone that are set again.
+    let one_bit = Action::SetField { field: Mf::IpDscp, value: 1, mask: 1 };
+    let bit_set = DpAction::Set { field: FieldId::NwTos, value: 4, mask: 4 };
+    let bit_then = list(&[dscp(10), meter.clone(), one_bit.clone(), output(1), dscp(11), output(1)]);
+    assert_eq!(bit_then, [bit_set.clone(), out.clone(), set(11), out.clone()]);
+    // A label hides the field, and does not set it.
+    let (push, pop) = (Action::PushMpls(0x8847), Action::PopMpls(0x800));
+    let labelled = list(&[meter.clone(), push, pop, output(1)]);
+    let is_set = |action: &DpAction| matches!(action, DpAction::Set { field: FieldId::NwTos, .. });
+    assert!(labelled.len() == 3 && !labelled.iter().any(is_set), "{labelled:?}");
+    // A queue's own DSCP goes to its port alone.
+    let enqueue = Action::Enqueue { port: OfPort(2), queue: 1 };
+    let queued = list(&[meter.clone(), enqueue.clone(), output(1)]);
+    let [DpAction::Clone(copy), rest @ ..] = &queued[..] else { panic!("{queued:?}") };
+    assert!(copy.contains(&set(1)) && copy.contains(&DpAction::Output(PortNo(102))), "{copy:?}");
+    assert!(rest.contains(&out) && !rest.iter().any(is_set), "{rest:?}");
+    let queued = list(&[meter, one_bit, enqueue, output(1)]);
+    let [DpAction::Clone(copy), rest @ ..] = &queued[..] else { panic!("{queued:?}") };
+    assert!(copy.contains(&set(1)) && copy.contains(&DpAction::Output(PortNo(102))), "{copy:?}");
+    let sets: Vec<_> = rest.iter().filter(|action| is_set(action)).collect();
+    assert_eq!(sets, [&bit_set]);
 }
 
 #[test]
