@@ -58,7 +58,7 @@ pub struct Args {
     /// processor for each worker. In a database, other_config:pmd-maxsleep=0 does the same.
     #[arg(long)]
     never_sleep: bool,
-    /// Limit of cached flows per worker.
+    /// Limit of cached flows per worker, 64 at least. With 0 nothing is cached.
     #[arg(long, value_name = "FLOWS")]
     flow_limit: Option<usize>,
     /// Milliseconds after which an unused cached flow is removed.

@@ -2,8 +2,6 @@
 //! with and without the exact-match tier, and with batches of several sizes. One setting differs at a time,
 //! and all variants take turns. (The contribution of transmit retries shows between two processes; see the
 //! suite.)
-//!
-//! A cache cannot be switched off: its minimum is 64 flows.
 
 use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::limited::Limited;
@@ -17,8 +15,8 @@ use datapath::{CacheConfig, Config, ExactTier};
 use std::path::Path;
 use switch::control::FlowMod;
 
-/// Capacities of the caches in flows, when these vary. The last one holds all flows.
-const CACHES: [usize; 4] = [64, 1_000, 8_000, 2_000_000];
+/// Capacities of the caches in flows, when these vary. 0: no caches. The last one holds all flows.
+const CACHES: [usize; 5] = [0, 64, 1_000, 8_000, 2_000_000];
 /// Packets per poll, when these vary.
 const BATCHES: [usize; 3] = [1, 4, 32];
 

@@ -11,8 +11,7 @@ const NOTES: &[(&str, &str)] = &[
         "ablation",
         "Of what made Open vSwitch 2.4 with DPDK faster, this has no counterpart here, and so no row: vector receive \
          functions of poll-mode drivers (Crosspoint drives no NIC itself: AF_XDP leaves that to the kernel), and \
-         vhost-user in place of vhost-cuse (Crosspoint never had the latter). A cache cannot be switched off: the \
-         least that it holds are 64 flows. The document's own text was not to be had: its list is known from those who \
+         vhost-user in place of vhost-cuse (Crosspoint never had the latter). The document's own text was not to be had: its list is known from those who \
          cite it, and may have more entries.",
     ),
     (

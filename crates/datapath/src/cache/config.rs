@@ -7,14 +7,20 @@ pub const FLOW_LIMIT_MAX: usize = 1 << 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Maximum number of megaflows, and half the maximum number of exact entries: a tracked packet has one
-    /// entry before tracking and one after. From 64 to [`FLOW_LIMIT_MAX`]; others mean the nearest.
+    /// entry before tracking and one after. 0: nothing is cached, every packet is translated. Otherwise from
+    /// 64 to [`FLOW_LIMIT_MAX`]; others mean the nearest.
     pub flow_limit: usize,
     /// A flow unused for this long is removed.
     pub max_idle_ms: u32,
 }
 
 impl CacheConfig {
-    /// Most megaflows.
+    /// Whether anything is cached.
+    pub(super) fn caches(&self) -> bool {
+        self.flow_limit > 0
+    }
+
+    /// Most megaflows, if anything is cached.
     pub(super) fn mega_limit(&self) -> usize {
         self.flow_limit.clamp(64, FLOW_LIMIT_MAX)
     }

@@ -478,6 +478,9 @@ impl FlowCache {
         t: &Translation<E>,
         at: Moment,
     ) -> Option<Installed> {
+        if !self.config.caches() {
+            return None;
+        }
         let verdict = verdict_of(&t.actions);
         let bytes = bytes_beside(t, verdict.is_list());
         if !self.large.has_room_for(input, bytes) {

@@ -166,6 +166,25 @@ fn flows_that_give_way_to_others_lose_no_count() {
 }
 
 #[test]
+fn with_a_limit_of_no_flows_every_packet_is_translated_and_counted() {
+    for exact_tier in [ExactTier::Off, ExactTier::On] {
+        let mut home = Home::new(Config { exact_tier, ..config(0, 10_000) });
+        let any_ip = Match::any().with(FieldId::EthType, 0x800);
+        home.rule(1, any_ip.clone().with(FieldId::NwSrc, 0x0b00_0001), vec![output(2)]);
+        home.rule(2, any_ip.clone().with(FieldId::NwSrc, 0x0b00_0002), vec![]);
+        home.floods[0].set_flows(4);
+        home.flood(1, 8);
+        home.settle();
+        let packets = 8 * BURST as u64;
+        let stats = home.dp.worker_stats(0);
+        assert_eq!((stats.misses.get(), stats.not_cached.get()), (packets, packets), "{exact_tier:?}");
+        assert_eq!(stats_of(&home), (0, 0));
+        assert_eq!((home.rule_packets(1), home.rule_packets(2)), (packets / 4, packets / 4));
+        assert_eq!(home.dp.drops(DropReason::TableMiss), packets / 2);
+    }
+}
+
+#[test]
 fn idle_flows_go_and_their_counts_stay() {
     // So long that a machine that stands still for a second or two makes no flow idle that is in use.
     let mut home = Home::new(config(4096, 3_000));
