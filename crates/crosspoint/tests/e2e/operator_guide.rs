@@ -6,24 +6,41 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-/// The commands, with rules of every kind before they are saved, lost before they are restored, and compared
-/// then.
+/// The commands, with rules of every kind and what they refer to before all that is saved, lost before it is
+/// restored, and compared then.
 fn with_rules_lost(commands: &str) -> String {
-    let (before, rest) = commands.split_once("ovs-ofctl -O OpenFlow15 --no-names").expect("rules are saved");
-    let (save, rest) = rest.split_once('\n').unwrap();
-    let (restore, after) = rest.split_once('\n').unwrap();
-    // That counters were to be reset says how a rule was added.
-    let dump =
-        "ovs-ofctl -O OpenFlow15 --no-stats dump-flows br0 | sed 's/ reset_counts//' | sort > $OVS_DBDIR";
-    // There is no port 9, so that nothing is learned meanwhile.
+    const SAVE: &str = "ovs-ofctl -O OpenFlow15 dump-tlv-map br0 | awk";
+    const RESTORE: &str = "while read -r option";
+    let (before, rest) = commands.split_once(SAVE).expect("options are saved");
+    let (save, rest) = rest.split_once(RESTORE).expect("options are restored");
+    let (restore, after) = rest.split_once("br0.flows\n").expect("rules are restored");
+    // That counters were to be reset says how a rule was added, xid how often a program has asked.
+    let dump = |file: &str| {
+        ["dump-tlv-map", "dump-meters", "dump-groups", "--no-stats dump-flows"]
+            .map(|what| format!("ovs-ofctl -O OpenFlow15 {what} br0 | sed 's/ reset_counts//' | sort\n"))
+            .map(|line| line.replace('\n', &format!(" >> $OVS_DBDIR/{file}\n")))
+            .concat()
+    };
+    // More than one message lists. There is no port 9, so that nothing is learned meanwhile.
     format!(
         "{before}ovs-ofctl add-flow br0 'table=1,cookie=7,idle_timeout=600,ip,actions=drop'\n\
          ovs-ofctl add-flow br0 'in_port=9,actions=learn(table=2,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'\n\
          ovs-ofctl -O OpenFlow13 add-flow br0 'send_flow_rem,arp,actions=write_actions(output:1)'\n\
-         ovs-ofctl -O OpenFlow15 --no-names{save}\n{dump}/before\n\
-         ovs-ofctl del-flows br0\novs-ofctl add-flow br0 'priority=3,actions=drop'\n\
-         {restore}\n{dump}/after\n\
-         test $(wc -l < $OVS_DBDIR/before) -ge 4\ncmp $OVS_DBDIR/before $OVS_DBDIR/after\n{after}"
+         ovs-ofctl add-tlv-map br0 '{{class=0xffff,type=1,len=4}}->tun_metadata0,{{class=2,type=3,len=8}}->tun_metadata1'\n\
+         ovs-ofctl -O OpenFlow15 add-meter br0 'meter=1 kbps stats bands=type=drop rate=1000'\n\
+         for n in $(seq 2 140); do\n\
+         ovs-ofctl -O OpenFlow15 add-meter br0 \"meter=$n pktps burst bands=type=drop rate=9 burst_size=3\"\n\
+         ovs-ofctl -O OpenFlow15 add-group br0 group_id=1$n,type=all,bucket=output:1\ndone\n\
+         ovs-ofctl -O OpenFlow15 add-group br0 'group_id=1,type=select,bucket=weight:3,output:1,bucket=output:2'\n\
+         ovs-ofctl -O OpenFlow15 add-group br0 'group_id=2,type=indirect,bucket=group:1'\n\
+         ovs-ofctl -O OpenFlow15 add-flow br0 'in_port=8,tun_metadata0=5,actions=meter:2,group:2'\n\
+         {SAVE}{save}{}\
+         ovs-ofctl del-flows br0\novs-ofctl -O OpenFlow15 del-groups br0\novs-ofctl -O OpenFlow15 del-meters br0\n\
+         ovs-ofctl del-tlv-map br0\novs-ofctl add-flow br0 'priority=3,actions=drop'\n\
+         {RESTORE}{restore}br0.flows\n{}\
+         test $(wc -l < $OVS_DBDIR/before) -ge 290\ncmp $OVS_DBDIR/before $OVS_DBDIR/after\n{after}",
+        dump("before"),
+        dump("after"),
     )
 }
 
