@@ -7,9 +7,9 @@ use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    ablation, afxdp_bridge, cache_misses, churn, conntrack, core_grid, counts, explosion, fairness,
-    flow_mods, generate, kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses,
-    ovsdb, p2p, pinning, port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
+    ablation, cache_misses, churn, conntrack, core_grid, counts, explosion, fairness, flow_mods, generate,
+    kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning,
+    port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
 use crate::process::MISSING;
 use crate::run::{Wish, now_utc};
@@ -94,10 +94,6 @@ enum Bench {
     /// The database server: transactions, monitors, start with a large file, memory, compaction.
     #[command(hide = true)]
     Ovsdb(ovsdb::Args),
-    /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the
-    /// machine?
-    #[command(hide = true)]
-    Afxdp(afxdp_bridge::Args),
     /// Two workers: how much more do they do than one?
     #[command(hide = true)]
     Scale(scale::Args),
@@ -135,7 +131,7 @@ enum Bench {
     /// A flood of new connections at one port: what do the others keep?
     #[command(hide = true)]
     Flood(conntrack::flood::Args),
-    /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
+    /// Send small UDP frames at a fixed rate (for tests, in a namespace).
     #[command(hide = true)]
     Generate(generate::Args),
     /// Send numbered frames and account for those that come back (what trials run in a namespace).
@@ -271,7 +267,6 @@ fn measure(bench: Bench) -> Result<(), Failure> {
         Bench::LoadRules(args) => load_rules::run(&args),
         Bench::LearnedRules(args) => learned_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),
-        Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
         Bench::Scale(args) => scale::run(&args),
         Bench::CoreGrid(args) => core_grid::run(&args),
         Bench::Wake(args) => wake::run(&args),

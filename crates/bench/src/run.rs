@@ -44,7 +44,7 @@ pub struct Wish {
 
 /// The switches that some suite can measure.
 pub fn known_switches() -> Vec<&'static str> {
-    let mut names = vec!["crosspoint", "bridge", "ovs"];
+    let mut names = vec!["crosspoint", "bridge"];
     names.extend(peers().map(|peer| peer.switch));
     names.extend(NAMES);
     names.sort_unstable();

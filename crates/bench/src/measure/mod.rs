@@ -4,7 +4,6 @@
 //! way, and [`crate::result::rows`] reads what they wrote, today's files and those of committed runs alike.
 
 pub mod ablation;
-pub mod afxdp_bridge;
 pub mod cache_misses;
 pub mod churn;
 pub mod conntrack;

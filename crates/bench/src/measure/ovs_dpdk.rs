@@ -215,13 +215,16 @@ impl OvsDpdk {
         self.vsctl(&["--if-exists", "del-port", "br0", name]).map(drop)
     }
 
-    /// Packets that a port has sent, packets that came in at another, both as the datapath counts them now.
-    pub fn port_packets(&self, port: &str, direction: &str) -> Result<u64, String> {
+    /// Counters of ports, all as the datapath has them now: a port, a direction (`RX`, `TX`) and a name
+    /// (`packets`, `dropped`) of each.
+    pub fn port_counters<const N: usize>(&self, wanted: [(&str, &str, &str); N]) -> Result<[u64; N], String> {
         let text = self.appctl(&["dpctl/show", "-s"])?;
-        let mut lines = text.lines().skip_while(|l| !l.contains(&format!(": {port} ")));
-        let line = lines.by_ref().skip(1).take(4).find(|l| l.trim().starts_with(direction));
-        let number = line.and_then(|l| l.split("packets:").nth(1)?.split_whitespace().next()?.parse().ok());
-        number.ok_or_else(|| format!("the peer's statistics have no {direction} packets of {port}"))
+        let mut values = [0; N];
+        for (value, (port, direction, name)) in values.iter_mut().zip(wanted) {
+            *value = port_counter(&text, port, direction, name)
+                .ok_or_else(|| format!("the peer's statistics have no {direction} {name} of {port}"))?;
+        }
+        Ok(values)
     }
 
     /// CPU time of the polling thread in nanoseconds, and its cycles spent on packets and in vain.
@@ -294,6 +297,13 @@ impl OvsDpdk {
     }
 }
 
+/// A port's counter in what `dpctl/show -s` prints.
+fn port_counter(text: &str, port: &str, direction: &str, name: &str) -> Option<u64> {
+    let lines = text.lines().skip_while(|line| !line.contains(&format!(": {port} ")));
+    let line = lines.skip(1).take(4).find(|line| line.trim().starts_with(direction))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
+}
+
 fn vsctl(dir: &Path, args: &[&str]) -> Result<String, String> {
     let db = format!("--db=unix:{}/db.sock", dir.display());
     run(Command::new("ovs-vsctl").arg(db).args(["--retry", "--timeout=60"]).args(args))
@@ -304,4 +314,25 @@ fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
     command.env("OVS_RUNDIR", dir).env("OVS_DBDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir);
     lease::keep_dpdk_files_in(dir, command);
     Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_those_of_the_port_and_direction() {
+        let port = |name: &str, n: u64| {
+            format!(
+                "  port 1: {name} (dpdk: configured_rx_queues=1)\n    RX packets:{n}1 errors:0 dropped:{n}2 \
+                 overruns:? frame:?\n    TX packets:{n}3 errors:0 dropped:{n}4 aborted:? carrier:?\n    \
+                 collisions:?\n    RX bytes:60 TX bytes:0\n"
+            )
+        };
+        let text = [port("sink", 1), port("vhost", 2)].concat();
+        let read = |port, direction, name| port_counter(&text, port, direction, name);
+        assert_eq!((read("sink", "RX", "packets"), read("sink", "TX", "dropped")), (Some(11), Some(14)));
+        assert_eq!((read("vhost", "TX", "packets"), read("vhost", "RX", "dropped")), (Some(23), Some(22)));
+        assert_eq!((read("source", "RX", "packets"), read("sink", "RX", "overruns")), (None, None));
+    }
 }

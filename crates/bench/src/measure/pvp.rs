@@ -18,7 +18,7 @@ use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::p2p::Peer;
 use crate::measure::pvp_guests::{self, Route};
 use crate::measure::pvp_types::{
-    Args, GUEST, GuestKind, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
+    Args, GUEST, GuestKind, Lost, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
 };
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use crate::measure::rows::Rows;
@@ -31,6 +31,9 @@ use ports::PortSpec;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// How often the counters of both ends are read, of which the quickest counts.
+const READ_TRIES: usize = 3;
 
 /// The goal for this figure.
 fn goal(row: &Row, figure: &str) -> Option<f64> {
@@ -267,46 +270,89 @@ fn wait_for_link(rig: &Rig, dir: &Path, long: Duration) -> Result<(), String> {
 
 fn our_turn(rig: &mut Rig, guest: &Guest, time: Duration) -> Turn {
     let reading = |rig: &Rig| {
-        let stats = |no: PortNo| rig.datapath.port(no).map(|p| p.stats()).unwrap_or_default();
+        let stats = |no: PortNo| rig.datapath.port_stats(no);
         let worker = rig.datapath.worker_stats(0);
-        let cpu = base::clock::cpu_time_ns(rig.datapath.worker_thread_id(0)).unwrap_or(0);
-        let cycles = (worker.busy_cycles.get(), worker.idle_cycles.get());
-        (stats(SOURCE).rx_packets, stats(SINK).tx_packets, cpu, cycles, guest.cpu_s(), Instant::now())
+        let at_guest = stats(GUEST);
+        Reading {
+            offered: stats(SOURCE).rx_packets,
+            given: at_guest.tx_packets,
+            refused: at_guest.tx_dropped,
+            taken: at_guest.rx_packets,
+            delivered: stats(SINK).tx_packets,
+            cpu_ns: base::clock::cpu_time_ns(rig.datapath.worker_thread_id(0)).unwrap_or(0),
+            busy: worker.busy_cycles.get(),
+            idle: worker.idle_cycles.get(),
+            guest_cpu_s: guest.cpu_s(),
+            at: Instant::now(),
+        }
     };
-    let before = reading(rig);
+    // Counters of one moment: this thread may lose its processor between two of them.
+    let at_once = |rig: &Rig| {
+        let tries = || {
+            let start = Instant::now();
+            (reading(rig), start.elapsed())
+        };
+        let soonest = std::iter::repeat_with(tries).take(READ_TRIES).min_by_key(|(_, took)| *took);
+        soonest.expect("there are tries").0
+    };
+    let before = at_once(rig);
     rig.run_for(time);
-    let after = reading(rig);
-    let (busy, idle) = (after.3.0 - before.3.0, after.3.1 - before.3.1);
-    Turn {
-        seconds: (after.5 - before.5).as_secs_f64(),
-        delivered: after.1 - before.1,
-        is_full: true,
-        offered: after.0 - before.0,
-        arrived: after.1 - before.1,
-        cpu_s: (after.2 - before.2) as f64 / 1e9,
-        busy: busy as f64 / ((busy + idle) as f64).max(1.0),
-        guest_cpu_s: after.4 - before.4,
-    }
+    at_once(rig).since(&before)
 }
 
 fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, String> {
     let reading = || -> Result<_, String> {
-        let offered = peer.port_packets("source", "RX")?;
-        let delivered = peer.port_packets("sink", "TX")?;
-        Ok((offered, delivered, peer.busy_reading()?, guest.cpu_s(), Instant::now()))
+        let [offered, given, refused, taken, delivered] = peer.port_counters([
+            ("source", "RX", "packets"),
+            ("vhost", "TX", "packets"),
+            ("vhost", "TX", "dropped"),
+            ("vhost", "RX", "packets"),
+            ("sink", "TX", "packets"),
+        ])?;
+        let (cpu_ns, busy, idle) = peer.busy_reading()?;
+        let (guest_cpu_s, at) = (guest.cpu_s(), Instant::now());
+        Ok(Reading { offered, given, refused, taken, delivered, cpu_ns, busy, idle, guest_cpu_s, at })
     };
     let before = reading()?;
     std::thread::sleep(time);
-    let after = reading()?;
-    let (busy, idle) = (after.2.1 - before.2.1, after.2.2 - before.2.2);
-    Ok(Turn {
-        seconds: (after.4 - before.4).as_secs_f64(),
-        delivered: after.1 - before.1,
-        is_full: true,
-        offered: after.0 - before.0,
-        arrived: after.1 - before.1,
-        cpu_s: (after.2.0 - before.2.0) as f64 / 1e9,
-        busy: busy as f64 / ((busy + idle) as f64).max(1.0),
-        guest_cpu_s: after.3 - before.3,
-    })
+    Ok(reading()?.since(&before))
+}
+
+/// Counters at a moment.
+struct Reading {
+    offered: u64,
+    /// Packets that the guest got, those for which its ring had no room, and those that came back.
+    given: u64,
+    refused: u64,
+    taken: u64,
+    delivered: u64,
+    cpu_ns: u64,
+    busy: u64,
+    idle: u64,
+    guest_cpu_s: f64,
+    at: Instant,
+}
+
+impl Reading {
+    fn since(&self, before: &Reading) -> Turn {
+        let (busy, idle) = (self.busy - before.busy, self.idle - before.idle);
+        let delivered = self.delivered - before.delivered;
+        let (given, taken) = (self.given - before.given, self.taken - before.taken);
+        Turn {
+            seconds: (self.at - before.at).as_secs_f64(),
+            delivered,
+            is_full: true,
+            offered: self.offered - before.offered,
+            arrived: delivered,
+            lost: Lost {
+                not_sent: 0,
+                at_ports: self.refused - before.refused,
+                in_guest: given.saturating_sub(taken),
+            },
+            from_before: taken.saturating_sub(given),
+            cpu_s: (self.cpu_ns - before.cpu_ns) as f64 / 1e9,
+            busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+            guest_cpu_s: self.guest_cpu_s - before.guest_cpu_s,
+        }
+    }
 }

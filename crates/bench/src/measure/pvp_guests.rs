@@ -14,7 +14,7 @@
 use crate::machine::turns;
 use crate::machine::watch::Watch;
 use crate::measure::ovs_dpdk::OvsDpdk;
-use crate::measure::pvp_types::{Args, GUEST, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
+use crate::measure::pvp_types::{Args, GUEST, Lost, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use base::PortNo;
 use base::clock::tsc;
@@ -65,6 +65,8 @@ struct Shared {
     /// Packets per second; 0: none.
     rate: AtomicU64,
     offered: AtomicU64,
+    /// Of those, packets for which A's ring had no room.
+    not_sent: AtomicU64,
     received: AtomicU64,
     thread_id: AtomicI32,
     is_ready: AtomicBool,
@@ -135,6 +137,10 @@ impl Tester {
         let cpu = base::clock::cpu_time_ns(self.shared.thread_id.load(Ordering::Relaxed)).unwrap_or(0);
         (of(&self.shared.offered), of(&self.shared.received), cpu as f64 / 1e9)
     }
+
+    fn not_sent(&self) -> u64 {
+        self.shared.not_sent.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Tester {
@@ -178,9 +184,10 @@ impl Work<'_> {
             let sent = self.send(count as usize);
             made += count;
             let offered = if rate == UNPACED { sent } else { count };
-            self.shared
-                .offered
-                .store(self.shared.offered.load(Ordering::Relaxed) + offered, Ordering::Relaxed);
+            // This thread alone writes them.
+            let add = |to: &AtomicU64, n| to.store(to.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+            add(&self.shared.offered, offered);
+            add(&self.shared.not_sent, offered - sent);
             let received = match self.route {
                 Route::GuestToGuest => self.b.discard(2 * BURST),
                 Route::Loopback => {
@@ -188,9 +195,7 @@ impl Work<'_> {
                     self.a.discard(2 * BURST)
                 }
             } as u64;
-            self.shared
-                .received
-                .store(self.shared.received.load(Ordering::Relaxed) + received, Ordering::Relaxed);
+            add(&self.shared.received, received);
             if rate != 0 || received != 0 {
                 idle_since = None;
             } else if idle_since.get_or_insert_with(Instant::now).elapsed() < IDLE {
@@ -219,6 +224,8 @@ trait Switch {
     fn run_for(&mut self, time: Duration);
     /// CPU time in seconds, cycles busy, cycles idle.
     fn reading(&self) -> Result<(f64, u64, u64), String>;
+    /// Packets for which the guests' rings had no room.
+    fn dropped(&self) -> Result<u64, String>;
 
     /// Ends the traffic, and waits some seconds at most for packets in flight.
     fn drain(&mut self) {
@@ -238,7 +245,7 @@ trait Switch {
         // offered and received packets are compared between two moments at which nothing is in flight.
         let watch = Watch::start(&[std::process::id()]);
         self.drain();
-        let empty_before = self.tester().reading();
+        let empty_before = (self.tester().reading(), self.tester().not_sent(), self.dropped()?);
         if rate == UNPACED {
             self.tester().set_rate(rate);
             self.run_for(Duration::from_millis(200));
@@ -256,7 +263,7 @@ trait Switch {
         }
         let (after, load_after) = (self.tester().reading(), self.reading()?);
         self.drain();
-        let empty_after = self.tester().reading();
+        let empty_after = (self.tester().reading(), self.tester().not_sent(), self.dropped()?);
         turns::note(self.name(), watch.end());
         let (busy, idle) = (load_after.1 - load_before.1, load_after.2 - load_before.2);
         let wanted = if rate == UNPACED { 0.0 } else { rate as f64 * seconds };
@@ -264,8 +271,14 @@ trait Switch {
             seconds,
             delivered: after.1 - before.1,
             is_full: (after.0 - before.0) as f64 >= wanted * OFFERED_MIN,
-            offered: empty_after.0 - empty_before.0,
-            arrived: empty_after.1 - empty_before.1,
+            offered: empty_after.0.0 - empty_before.0.0,
+            arrived: empty_after.0.1 - empty_before.0.1,
+            lost: Lost {
+                not_sent: empty_after.1 - empty_before.1,
+                at_ports: empty_after.2 - empty_before.2,
+                in_guest: 0,
+            },
+            from_before: 0,
             cpu_s: load_after.0 - load_before.0,
             busy: busy as f64 / ((busy + idle) as f64).max(1.0),
             guest_cpu_s: after.2 - before.2,
@@ -296,6 +309,11 @@ impl Switch for Ours {
         let cpu = base::clock::cpu_time_ns(self.rig.datapath.worker_thread_id(0)).unwrap_or(0);
         Ok((cpu as f64 / 1e9, worker.busy_cycles.get(), worker.idle_cycles.get()))
     }
+
+    fn dropped(&self) -> Result<u64, String> {
+        let of = |no: PortNo| self.rig.datapath.port_stats(no).tx_dropped;
+        Ok(of(SOURCE) + of(GUEST))
+    }
 }
 
 struct Theirs<'a> {
@@ -319,6 +337,11 @@ impl Switch for Theirs<'_> {
     fn reading(&self) -> Result<(f64, u64, u64), String> {
         let (cpu, busy, idle) = self.peer.busy_reading()?;
         Ok((cpu as f64 / 1e9, busy, idle))
+    }
+
+    fn dropped(&self) -> Result<u64, String> {
+        let counters = [("vhost", "TX", "dropped"), ("vhost2", "TX", "dropped")];
+        Ok(self.peer.port_counters(counters)?.iter().sum())
     }
 }
 
@@ -428,7 +451,7 @@ fn warm_up(switch: &mut dyn Switch, turn_ms: u64) -> Result<(), String> {
 /// The turn with the highest rate found at which no more than this share of the packets is lost.
 fn search(switch: &mut dyn Switch, loss: f64, time: Duration) -> Result<Turn, String> {
     let most = switch.turn(UNPACED, time)?;
-    let none = Turn { delivered: 0, offered: 0, arrived: 0, ..most };
+    let none = Turn { delivered: 0, offered: 0, arrived: 0, lost: Lost::default(), ..most };
     highest(none, most.delivered as f64 / most.seconds * 1.05, |rate| {
         let mut last = switch.turn(rate, time)?;
         for _ in 1..TRIES {

@@ -3,6 +3,7 @@
 use crate::measure::frames::addresses;
 use crate::measure::p2p::Peer;
 use crate::measure::trial::Common;
+use crate::result::account::Account;
 use crate::stats::median;
 use crate::units::count;
 use base::PortNo;
@@ -97,6 +98,8 @@ pub struct Row {
     pub void: bool,
     pub runs: u32,
     pub raw: Vec<f64>,
+    /// The fate of every packet of all turns.
+    pub account: Account,
 }
 
 /// One turn.
@@ -111,10 +114,24 @@ pub struct Turn {
     /// Packets offered, and those of them that were delivered, sooner or later.
     pub offered: u64,
     pub arrived: u64,
+    pub lost: Lost,
+    /// Packets of `arrived` that were in flight when the turn began.
+    pub from_before: u64,
     pub cpu_s: f64,
     /// Share of its CPU time.
     pub busy: f64,
     pub guest_cpu_s: f64,
+}
+
+/// Who lost packets of a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lost {
+    /// The tester, whose ring was full when they were due.
+    pub not_sent: u64,
+    /// The switch, at ports whose rings were full.
+    pub at_ports: u64,
+    /// A guest, which got them and did not send them back, or not before the turn's end.
+    pub in_guest: u64,
 }
 
 impl Turn {
@@ -163,6 +180,25 @@ pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[
         },
         runs: turns.len() as u32,
         raw: turns.iter().map(Turn::cycles_per_packet).collect(),
+        account: account(turns),
+    }
+}
+
+fn account(turns: &[Turn]) -> Account {
+    let sum = |f: fn(&Turn) -> u64| turns.iter().map(f).sum::<u64>();
+    let lost = [
+        ("switch: no room in a guest's ring", sum(|t| t.lost.at_ports)),
+        ("guest: not sent back", sum(|t| t.lost.in_guest)),
+    ];
+    let dropped = lost.into_iter().filter(|(_, n)| *n > 0).map(|(who, n)| (who.to_string(), n));
+    Account {
+        offered: sum(|t| t.offered),
+        not_sent: sum(|t| t.lost.not_sent),
+        received: sum(|t| t.arrived.saturating_sub(t.from_before)),
+        foreign: sum(|t| t.from_before),
+        dropped: dropped.collect(),
+        copies: 1,
+        ..Account::default()
     }
 }
 
@@ -212,7 +248,16 @@ mod tests {
             cpu_s: 1.0,
             busy: 1.0,
             guest_cpu_s: 1.0,
+            lost: Lost { not_sent: 1, at_ports: 2, in_guest: 3 },
+            from_before: 2,
         };
+        let account = account(&[some, some]);
+        assert_eq!(
+            (account.lost(), account.unexplained(), account.foreign),
+            (14, 2, 4),
+            "{}",
+            account.text()
+        );
         assert_eq!(some.cycles_per_packet(), base::clock::tsc_hz() as f64 / 90.0);
         assert!((some.loss() - 0.05).abs() < 1e-9);
         let none = Turn { delivered: 0, offered: 0, arrived: 0, busy: 0.0, ..some };

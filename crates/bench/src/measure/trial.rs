@@ -127,17 +127,6 @@ impl Goals {
         }
     }
 
-    /// The differences, turn by turn, to the value that must not be exceeded.
-    pub fn not_above(&mut self, what: &str, differences: &[f64]) {
-        self.judged += 1;
-        let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
-        let (middle, certainty) = (median(differences), certainty(differences.len()));
-        println!("    {what}: {middle:.0}, at most {high:.0} {certainty} (goal 0)");
-        if high.is_nan() || high > 0.0 {
-            self.missed.push(format!("{what}: {high:.0}, goal at most 0"));
-        }
-    }
-
     /// A quantity with a hard limit: its largest value counts.
     pub fn never_above(&mut self, what: &str, values: &[f64], limit: f64) {
         self.judged += 1;

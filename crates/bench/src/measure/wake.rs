@@ -12,8 +12,9 @@
 //! the time that passes.
 
 use crate::daemon::Daemon;
+use crate::lab::net::Net;
+use crate::lab::switch::MTU_USUAL;
 use crate::machine::turns::turn;
-use crate::measure::afxdp_bridge::Net;
 use crate::measure::rig::{Rig, WORKER_CPU};
 use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
@@ -270,14 +271,28 @@ impl Drop for BareWaker {
     }
 }
 
+/// Sets an interface up once the switch has made it there.
+fn set_up(net: &Net, interface: &str) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        match net.batch(&net.switch, &format!("link set {interface} up")) {
+            Err(_) if start.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
+        }
+    }
+}
+
 fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     // Taps are made by the ports themselves, and left down.
-    let net = Net::new(if kind == "afxdp" { IDLE_PORTS } else { 0 })?;
+    let pairs: Vec<usize> = (0..if kind == "afxdp" { IDLE_PORTS } else { 0 }).collect();
+    let net = Net::new(&pairs, false, MTU_USUAL, 1)?;
     let ports: Vec<String> = (0..IDLE_PORTS).map(|n| format!("p{n},type={kind},ofport={}", n + 1)).collect();
     let flags: Vec<&str> = ports.iter().flat_map(|p| ["--port", p.as_str()]).collect();
-    let daemon = Daemon::crosspoint(Some(&net.switch()), &flags)?;
+    let daemon = Daemon::crosspoint(Some(&net.switch), &flags)?;
     for n in 0..IDLE_PORTS {
-        net.set_up(&format!("p{n}"))?;
+        set_up(&net, &format!("p{n}"))?;
     }
     // In a quick run, too: for this long, links that have just come up send frames (IPv6's addresses).
     std::thread::sleep(Duration::from_secs(2));

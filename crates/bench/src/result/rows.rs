@@ -4,6 +4,7 @@
 //! A field that [`FIGURES`] names is a figure; any other string, number or truth value is a label. `raw`
 //! holds the turns of the measurement's first figure, `raw_FIGURE` those of another one.
 
+use super::account::Account;
 use super::judged::{Judged, Question};
 use super::{BATCH, Better, HUGE_PAGES, Metric, Point};
 use crate::machine::conditions::BURST;
@@ -222,6 +223,9 @@ impl RowFile {
                 (None, Value::Bool(true)) if field == "shares_processor" => {
                     point.limit = Some("a processor that two workers share".into());
                 }
+                (None, Value::Object(_)) if field == "account" => {
+                    point.account = Account::deserialize(value).ok();
+                }
                 (None, Value::Object(_)) if field == "watched" => {
                     point.watched = Watched::deserialize(value).ok();
                     point.warnings.extend(point.watched.and_then(|watched| watched.warning()));
@@ -421,6 +425,11 @@ mod tests {
         let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
         assert!(!point.is_of_switch());
         assert_eq!(point.labels["path"], "loopback");
+        assert!(point.account.is_none());
+        let text = r#"{"command": "x bench pvp", "rows": [
+            {"account": {"offered": 9, "received": 5, "dropped": {"guest: not sent back": 3}, "copies": 1}}]}"#;
+        let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
+        assert_eq!(point.account.unwrap().unexplained(), 1);
         let text = r#"{"command": "x bench kernel-datapath", "rows": [{"switch": "bridge", "limit": "a sink", "loss": 0.7}]}"#;
         let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
         assert_eq!((point.limit.as_deref(), point.metrics["loss"].values[0]), (Some("a sink"), 0.7));

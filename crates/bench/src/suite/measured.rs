@@ -1,7 +1,7 @@
 //! Suites of measurements in memory and of the control plane.
 
 use super::parts::*;
-use super::{Grid, Measure, Plot, Step, Suite};
+use super::{Grid, Plot, Step, Suite};
 
 /// See the module documentation.
 pub const SUITES: &[Suite] = &[
@@ -481,13 +481,12 @@ pub const SUITES: &[Suite] = &[
         group: IO,
         question: "Between kernel interfaces, and under four I/O loops (Carbone): what does a packet cost the machine?",
         steps: &[
-            Step::Measure(Measure {
+            Step::Grid(Grid {
                 step: "veth",
-                what: "afxdp",
-                normal: "--runs 5 --turn-ms 2000",
-                quick: "--rates 10k --runs 1 --turn-ms 300",
-                peer: None,
-                beside: &["ovs", "bridge"],
+                switches: VETH,
+                rates: &[10_000, 100_000, 200_000],
+                trials: &["fixed"],
+                ..GRID
             }),
             Step::Grid(Grid {
                 step: "loops",
@@ -506,9 +505,13 @@ pub const SUITES: &[Suite] = &[
             }),
         ],
         plots: &[
-            Plot::new("Cycles of the whole machine per packet", "machine_cycles_per_packet", "offered_per_s")
-                .by(&["port_type"])
-                .log(),
+            Plot::new(
+                "Cycles of the machine per packet between two interfaces, the generator's subtracted",
+                "machine_cycles_per_packet",
+                "offered_pps",
+            )
+            .only(&[("trial", "fixed"), ("topology", "P2P")])
+            .log(),
             Plot::new(
                 "Cycles of the machine per packet at 20,000 packets/s, the generator's subtracted",
                 "machine_cycles_per_packet",

@@ -70,7 +70,11 @@ pub const LOOPS: &[&str] = &[
     "ip-forward",
 ];
 
-/// Those of them that are processes, and so have a control thread that can be blocked.
+/// Ways to forward between two kernel interfaces, with and without a thread that polls.
+pub const VETH: &[&str] =
+    &["crosspoint", "ovs-afxdp", "ovs-afxdp-polled", "ovs-netdev", "bridge", "ip-forward"];
+
+/// Those of [`LOOPS`] that are processes, and so have a control thread that can be blocked.
 pub const BLOCKABLE: &[&str] =
     &["loop-rebuilt", "loop-kept", "loop-one", "loop-fifty", "crosspoint-af_packet", "ovs-netdev"];
 

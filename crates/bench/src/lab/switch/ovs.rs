@@ -1,6 +1,6 @@
 //! Debian's Open vSwitch: with its kernel datapath, or with its user-space datapath on the default netdev
-//! (packet sockets), on AF_XDP without polling threads, or on DPDK's packet sockets and vhost-user with one
-//! polling thread.
+//! (packet sockets), on AF_XDP with or without a polling thread, or on DPDK's packet sockets and vhost-user
+//! with polling threads.
 
 use super::{
     Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice,
@@ -21,6 +21,8 @@ pub enum Kind {
     System,
     /// `afxdp-nonpmd`.
     Afxdp,
+    /// `afxdp`.
+    AfxdpPolled,
     /// `dpdk` with virtual devices.
     Dpdk,
     /// The kernel datapath.
@@ -44,6 +46,7 @@ impl Switch for Ovs {
         match self.kind {
             Kind::System => "Open vSwitch in user space",
             Kind::Afxdp => "Open vSwitch with AF_XDP",
+            Kind::AfxdpPolled => "Open vSwitch with AF_XDP, polling",
             Kind::Dpdk => "Open vSwitch with DPDK",
             Kind::Kernel => "Open vSwitch's kernel datapath",
         }
@@ -59,6 +62,9 @@ impl Switch for Ovs {
         }
         if ask.needs_vhost_user() {
             return Some("vhost-user needs Open vSwitch with DPDK".into());
+        }
+        if self.kind == Kind::AfxdpPolled && ask.topology.has_guests() {
+            return Some("no counter has all that its polling thread loses at taps".into());
         }
         if self.kind == Kind::Kernel
             && let Some(why) = lacks_module()
@@ -81,6 +87,10 @@ impl Switch for Ovs {
             Kind::Kernel => (None, Daemon::open_vswitch(Some(&setup.net.switch), "system")?),
             _ => (None, Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?),
         };
+        if self.kind == Kind::AfxdpPolled {
+            let mask = format!("other_config:pmd-cpu-mask={:#x}", setup.mask());
+            daemon.vsctl(&["set", "open_vswitch", ".", &mask])?;
+        }
         for index in 0..setup.topology.ports.len() {
             let (port, ofport) = (setup.port(index), format!("ofport_request={}", index + 1));
             let mut add = vec!["add-port".to_string(), "br0".into(), port.clone()];
@@ -95,6 +105,10 @@ impl Switch for Ovs {
                 }
                 (Kind::System | Kind::Kernel, None) => {}
                 (Kind::Afxdp, None) => add.push("type=afxdp-nonpmd".into()),
+                (Kind::AfxdpPolled, None) => {
+                    add.push("type=afxdp".into());
+                    add.push(format!("options:n_rxq={}", setup.workers));
+                }
                 (Kind::Dpdk, None) => {
                     add.push("type=dpdk".into());
                     // In quotes: the value is one string of the database's syntax, commas and all. A DPDK
@@ -121,8 +135,9 @@ impl Switch for Ovs {
         let guests: Vec<usize> = setup.sockets.keys().map(|n| n + 1).collect();
         let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
         let interfaces = ports.map(|n| (n, setup.port(n))).collect();
-        // Without DPDK its one thread serves all.
-        let workers = if self.kind == Kind::Dpdk { setup.workers } else { 1 };
+        // Where nothing polls, its one thread serves all.
+        let is_polled = matches!(self.kind, Kind::Dpdk | Kind::AfxdpPolled);
+        let workers = if is_polled { setup.workers } else { 1 };
         let (kind, _pages) = (self.kind, pages);
         Ok(Box::new(Started { daemon, version, kind, workers, sockets, guests, interfaces, _pages }))
     }
@@ -157,6 +172,7 @@ impl Running for Started {
         let port_type = match self.kind {
             Kind::System | Kind::Kernel => "system",
             Kind::Afxdp => "afxdp-nonpmd",
+            Kind::AfxdpPolled => "afxdp",
             Kind::Dpdk => "dpdk (net_af_packet)",
         };
         let datapath = if self.kind == Kind::Kernel { "system" } else { "netdev" };
@@ -204,7 +220,7 @@ impl Running for Started {
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         match self.kind {
             Kind::System => self.sockets.drops(),
-            Kind::Afxdp => {
+            Kind::Afxdp | Kind::AfxdpPolled => {
                 let mut drops = BTreeMap::new();
                 for (index, interface) in &self.interfaces {
                     // Packets that the device refused, which the kernel counts, and packets for which the
@@ -242,7 +258,8 @@ impl Running for Started {
 
     fn twice(&self) -> Twice {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
-        Twice { xdp: self.kind == Kind::Afxdp, again: self.kind == Kind::Dpdk, ..Twice::default() }
+        let xdp = matches!(self.kind, Kind::Afxdp | Kind::AfxdpPolled);
+        Twice { xdp, again: self.kind == Kind::Dpdk, ..Twice::default() }
     }
 }
 

@@ -255,7 +255,8 @@ impl Side for Theirs {
 
     fn counts(&mut self) -> Result<Counts, String> {
         self.awake(|peer| {
-            let (received, sent) = (peer.packets_received()?, peer.port_packets("sink", "TX")?);
+            let (received, sent) =
+                (peer.packets_received()?, peer.port_counters([("sink", "TX", "packets")])?[0]);
             let mut counts = Counts { received, sent, ..Counts::default() };
             for (cookie, packets) in peer.rule_packets()? {
                 let of_rule =
