@@ -82,10 +82,8 @@ struct Rx {
     idx: usize,
     queue: Box<dyn RxQueue>,
     load: Arc<QueueLoad>,
-    /// Packets of this pass for which sending has not been charged yet.
+    /// Packets of the last pass in which some came.
     in_pass: u64,
-    /// Those of them that wait to be sent when the pass ends.
-    unsent: u64,
 }
 
 /// How a pass went.
@@ -118,8 +116,9 @@ pub struct Worker<P: Pipeline> {
     was_busy: bool,
     /// The queues from which packets came in this pass.
     brought: Vec<usize>,
-    /// Those of them whose packets wait for the pass's end, or for a long burst, to be sent.
-    waiting: Vec<usize>,
+    /// How many of them, the first ones, have nothing left to send. The packets of the others wait for the
+    /// pass's end, or for a long burst.
+    sent: usize,
     /// When the thread's CPU time was last read, by both clocks.
     cpu_read: (u64, u64),
 }
@@ -149,7 +148,7 @@ impl<P: Pipeline> Worker<P> {
             pass_start: 0,
             was_busy: false,
             brought: Vec::new(),
-            waiting: Vec::new(),
+            sent: 0,
             cpu_read: (0, 0),
         }
     }
@@ -261,38 +260,27 @@ impl<P: Pipeline> Worker<P> {
     /// queues are placed by their cost.
     #[inline(always)]
     fn charge(&mut self, sending: u64, flushing: u64) {
-        let mut cycles = flushing;
-        if self.waiting.len() == self.brought.len() {
+        if self.sent == 0 {
             // All packets of the pass have waited.
-            cycles += sending;
-            self.waiting.clear();
+            self.charge_from(0, sending + flushing);
         } else {
-            self.charge_for_sending(sending);
-        }
-        let all = self.brought.iter().map(|&n| self.rx[n].in_pass).sum::<u64>();
-        for at in 0..self.brought.len() {
-            let n = self.brought[at];
-            let q = &mut self.rx[n];
-            let share = cycles * q.in_pass / all;
-            (q.unsent, q.in_pass) = (0, 0);
-            q.load.cycles.add(share);
-            self.schedule.charge(n, share);
+            self.charge_from(self.sent, sending);
+            self.charge_from(0, flushing);
         }
         self.brought.clear();
+        self.sent = 0;
     }
 
-    /// Charges what sending took to the queues whose packets waited for it.
-    #[inline(never)]
-    fn charge_for_sending(&mut self, cycles: u64) {
-        let all = self.waiting.iter().map(|&n| self.rx[n].unsent).sum::<u64>();
-        for at in 0..self.waiting.len() {
-            let n = self.waiting[at];
-            let q = &mut self.rx[n];
-            let share = cycles * std::mem::take(&mut q.unsent) / all;
+    /// Charges cycles to the queues of the pass from this one on, by numbers of packets.
+    #[inline(always)]
+    fn charge_from(&mut self, first: usize, cycles: u64) {
+        let all = self.brought[first..].iter().map(|&n| self.rx[n].in_pass).sum::<u64>();
+        for &n in &self.brought[first..] {
+            let q = &self.rx[n];
+            let share = cycles * q.in_pass / all;
             q.load.cycles.add(share);
             self.schedule.charge(n, share);
         }
-        self.waiting.clear();
     }
 
     /// Sends what shorter bursts of the pass have left, at their queues' expense. Returns what that took.
@@ -300,7 +288,7 @@ impl<P: Pipeline> Worker<P> {
     fn send_others(&mut self) -> u64 {
         let start = tsc();
         let took = self.send_waiting() - start;
-        self.charge_for_sending(took);
+        self.charge_from(self.sent, took);
         took
     }
 
@@ -376,7 +364,7 @@ impl<P: Pipeline> Worker<P> {
             c.rx_packets.add(packets);
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
-        if packets >= SEND_AT && !self.waiting.is_empty() {
+        if packets >= SEND_AT && self.sent < self.brought.len() {
             start += self.send_others();
         }
         let q = &mut self.rx[n];
@@ -385,11 +373,10 @@ impl<P: Pipeline> Worker<P> {
         let before =
             suspect.map(|port| (port, self.process.tx.destined_to(port), context.stats.copies.get()));
         let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
+        self.brought.push(n);
         if packets >= SEND_AT {
             self.process.tx.send_waiting(&mut self.process.context);
-        } else {
-            q.unsent = packets;
-            self.waiting.push(n);
+            self.sent = self.brought.len();
         }
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {
@@ -400,7 +387,6 @@ impl<P: Pipeline> Worker<P> {
         q.load.cycles.add(end - start);
         q.load.packets.add(packets);
         q.in_pass = packets;
-        self.brought.push(n);
         self.schedule.received(n, pass, Burst { packets, start, end, translation, is_sole });
         true
     }

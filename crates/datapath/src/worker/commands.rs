@@ -207,10 +207,9 @@ impl<P: Pipeline> Worker<P> {
             let _ = self.waiter.add(fd);
         }
         self.schedule.add(queue.lends());
-        self.rx.push(Rx { input, idx, queue, load, in_pass: 0, unsent: 0 });
+        self.rx.push(Rx { input, idx, queue, load, in_pass: 0 });
         // A pass allocates nothing.
         self.brought.reserve(self.rx.len());
-        self.waiting.reserve(self.rx.len());
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {

@@ -3,6 +3,7 @@
 mod bare;
 mod cached_equals_uncached;
 mod changing_actions;
+mod charged;
 mod chosen;
 mod deep;
 mod encapsulated;

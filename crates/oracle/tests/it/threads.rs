@@ -10,7 +10,7 @@ use flow::{Action, FieldId, Match};
 use oracle::flood::Flood;
 use oracle::home::{bridge_of, output, udp_frame};
 use oracle::port::Link;
-use oracle::rig::{Rig, pool};
+use oracle::rig::pool;
 use packet::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
 use testkit::lab::wait_for;
 
-fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
+pub fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
     ports
         .iter()
         .map(|&p| {
@@ -31,7 +31,7 @@ fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
 }
 
 /// Waits for frames out of any of the links; which of them, and how many.
-fn wait_sent(links: &[Arc<Link>], wanted: usize) -> Vec<usize> {
+pub fn wait_sent(links: &[Arc<Link>], wanted: usize) -> Vec<usize> {
     let end = Instant::now() + Duration::from_secs(10);
     let mut sent = vec![0; links.len()];
     while sent.iter().sum::<usize>() < wanted {
@@ -351,28 +351,6 @@ fn wait_for_others(dp: &mut Datapath<switch::Switch>, stuck: usize) {
 }
 
 #[test]
-fn what_sending_costs_is_charged_to_the_queue_that_the_packets_came_from() {
-    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
-    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
-    dp.start_worker(None).unwrap();
-    let links = links(&mut dp, &[1, 2, 3]);
-    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
-    let cost = base::clock::tsc_hz() / 10_000;
-    links[1].set_flush_cycles(cost);
-    for _ in 0..50 {
-        links[0].receive(vec![udp_frame(); 8]);
-        wait_sent(&links[1..2], 8);
-    }
-    let charged = || dp.rx_loads(PortNo(1))[0].cycles.get();
-    let end = Instant::now() + Duration::from_secs(10);
-    while charged() < 50 * cost {
-        assert!(Instant::now() < end, "{} cycles of {} are charged", charged(), 50 * cost);
-        std::thread::yield_now();
-    }
-    assert_eq!(dp.rx_loads(PortNo(3))[0].cycles.get(), 0);
-}
-
-#[test]
 fn workers_run_where_they_were_told_to_and_move_when_told_otherwise() {
     let (domain, switch, _control, _) = bridge_of(&[1]);
     let config = Config::default();
@@ -629,63 +607,6 @@ fn connections_end_in_time_in_a_worker_that_sleeps() {
 }
 
 /// Sending is most of what the first queue's packets cost.
-#[test]
-fn a_queue_is_charged_for_sending_what_came_from_it() {
-    // Long bursts are charged for what they cost, shorter ones for their share of what waits when the pass
-    // ends.
-    for (dear, cheap) in [(32, 32), (24, 1)] {
-        let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
-        let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
-        for (from, to) in [(1, 3), (2, 4)] {
-            let at = Match::any().with(FieldId::InPort, from);
-            control.flow_mod(bridge, &FlowMod::add(at, vec![output(to)]), 0).unwrap();
-        }
-        dp.start_worker(None).unwrap();
-        let links = [3, 4, 1, 2].map(|no| Link::of_device(PortNo(no)));
-        links[0].set_transmit_cycles(2_000_000);
-        const BURSTS: usize = 1_000;
-        for _ in 0..BURSTS {
-            links[2].receive(vec![udp_frame(); dear]);
-            links[3].receive(vec![udp_frame(); cheap]);
-        }
-        for (no, link) in [3, 4, 1, 2].into_iter().zip(&links) {
-            dp.add_port(PortNo(no), link.port()).unwrap();
-        }
-        wait_for("the cheap queue's packets to be sent", || links[3].is_received());
-        let bursts = links[0].take_sent().len() / dear;
-        assert!((1..BURSTS / 2).contains(&bursts), "{bursts} bursts of {dear}, {BURSTS} of {cheap}");
-    }
-}
-
-#[test]
-fn a_long_burst_sends_shorter_ones_off_at_their_own_queues_expense() {
-    const DEAR: u64 = 2_000_000;
-    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
-    for (from, to) in [(1, 3), (2, 4)] {
-        let at = Match::any().with(FieldId::InPort, from);
-        control.flow_mod(bridge, &FlowMod::add(at, vec![output(to)]), 0).unwrap();
-    }
-    let ports = [1, 2, 3, 4].map(PortNo);
-    let mut rig = Rig::with_links(switch, domain, Config::default(), &ports, Link::of_device);
-    rig.links[&PortNo(3)].set_transmit_cycles(DEAR);
-    let load = |rig: &Rig<switch::Switch>, no| rig.dp.rx_loads(PortNo(no))[0].cycles.get();
-    let mut turn = |bursts: [usize; 2]| {
-        let before = [1, 2].map(|no| load(&rig, no));
-        for (no, packets) in [1, 2].into_iter().zip(bursts) {
-            if packets > 0 {
-                rig.links[&PortNo(no)].receive(vec![udp_frame(); packets]);
-            }
-        }
-        rig.worker.turn();
-        [load(&rig, 1) - before[0], load(&rig, 2) - before[1]]
-    };
-    // The first one is polled first from the second turn on.
-    turn([24, 0]);
-    turn([0, 32]);
-    // A queue that has cost much waits until others have had as much.
-    let [dear, cheap] = std::iter::repeat_with(|| turn([24, 32])).find(|[dear, _]| *dear > 0).unwrap();
-    assert!(dear >= DEAR && cheap < DEAR / 2, "{dear} {cheap}");
-}
 
 #[test]
 fn a_worker_that_never_sleeps_is_told_so_while_it_sleeps_or_before_it_starts() {
