@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often the counters of both ends are read, of which the quickest counts.
+/// How often the counters of both ends are read; the quickest reading counts.
 const READ_TRIES: usize = 3;
 
 /// The goal for this figure.

@@ -101,7 +101,7 @@ const REASONS: &[Reason] = &[
     reason("latency", "ovs-", "at_50_", OWN_SHARE),
     reason("latency", "ovs-", "at_90_", OWN_SHARE),
     reason("", "ovs-netdev", "machine_cycles", MEETS).of_load("offered_pps=20000 "),
-    reason("", "ovs-afxdp-polled", "machine_cycles", "the thread of either polls all the time at this rate"),
+    reason("", "ovs-afxdp-polled", "machine_cycles", "both threads poll all the time at this rate"),
     reason("", "ovs-afxdp", "machine_cycles", MEETS).of_load("offered_pps=20000 "),
     reason("", "ovs-dpdk", "latency", POLLS),
     reason("", "bridge", "latency", KERNEL),
