@@ -35,13 +35,17 @@ impl DumpedFlow {
     }
 }
 
+/// How many places are looked at for one piece of a dump: a flood leaves millions of free ones.
+const LOOKED_AT_MAX: u32 = 4_096;
+
 impl FlowCache {
     /// Writes up to `room` megaflows, starting at entry `from`, into `out`. Returns where to continue, `None`
     /// at the end.
     pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
         let mut taken = 0;
-        for idx in from.max(1)..=self.mega.high {
-            if taken == room {
+        let first = from.max(1);
+        for idx in first..=self.mega.high {
+            if taken == room || idx - first == LOOKED_AT_MAX {
                 return Some(idx);
             }
             let e = &self.mega.entries[idx as usize];

@@ -29,6 +29,7 @@ mod memory;
 pub mod origins;
 mod plain;
 pub mod recent;
+mod room;
 pub mod sorts;
 pub mod trails;
 mod upkeep;
@@ -104,6 +105,8 @@ struct Tier {
     free_count: u32,
     high: u32,
     hand: u32,
+    /// How many entries have wanted the place of one in use.
+    wanted: u32,
     /// The last entry visited in this round of the sweep.
     swept: u32,
 }
@@ -118,12 +121,17 @@ impl Tier {
             free_count: 0,
             high: 0,
             hand: 0,
+            wanted: 0,
             swept: 0,
         })
     }
 
     fn live(&self) -> usize {
         (self.high - self.free_count) as usize
+    }
+
+    fn has_free(&self) -> bool {
+        self.free != 0 || self.high as usize + 1 < self.entries.len()
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -147,7 +155,7 @@ impl Tier {
         self.free_count += 1;
     }
 
-    /// The next entry to evict, in turn, because there is no room.
+    /// The next entry that might be evicted, in turn, because there is no room.
     fn victim(&mut self) -> u32 {
         self.hand = if self.hand >= self.high { 1 } else { self.hand + 1 };
         self.hand
@@ -226,7 +234,8 @@ impl FlowCache {
             slots: Arc::default(),
             exact: Tier::new(exact_limit)?,
             mega: Tier::new(limit)?,
-            bodies: Bodies::new(2 * limit)?,
+            // Each entry of either tier may be the only one of its flow.
+            bodies: Bodies::new(limit + exact_limit)?,
             arena: Arena::new(4 * limit)?,
             firsts: Firsts::new(limit)?,
             large: Large::new(config.large_limit()),
@@ -353,8 +362,11 @@ impl FlowCache {
         (&mut self.exact.entries, &self.exact.blocks, &self.trails, judge)
     }
 
-    /// Caches a key whose packets all belong to the body's flow. Evicts an entry if it must.
+    /// Caches a key whose packets all belong to the body's flow, if there is a place for it.
     pub fn insert_exact(&mut self, key: &ExactKey<'_>, hash: u64, from: &FlowRef) -> Option<u32> {
+        if !self.has_place(Which::Exact) {
+            return None;
+        }
         let (entry_key, block) = match *key {
             ExactKey::Plain(words) => (EntryKey::plain(words), None),
             ExactKey::Long(halves) => (EntryKey::long(hash, &halves), Some(StoredBlock::of_long(&halves))),
@@ -366,7 +378,7 @@ impl FlowCache {
                 )
             }
         };
-        let idx = self.take(Which::Exact)?;
+        let idx = self.exact.take()?;
         self.put(Which::Exact, idx, entry_key, block, hash, from);
         Some(idx)
     }
@@ -487,6 +499,9 @@ impl FlowCache {
             return None;
         }
         let mask = self.mask_for(&t.mask, input).unwrap_or(MASK_EXACT);
+        if mask != MASK_EXACT && !self.has_place(Which::Mega) {
+            return None;
+        }
         let body = self.bodies.make(t, mask, verdict.is_list())?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
@@ -532,7 +547,7 @@ impl FlowCache {
         let present = m.present;
         let wide = if present & !1 == 0 { WideKey::new() } else { wide_of(&key.masked(&m.mask), present) };
         let further = self.arena.store(&wide)?;
-        let idx = self.take(Which::Mega)?;
+        let idx = self.mega.take()?;
         let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;
         let (mut hash, mut masked) = (probed.hash, probed.masked);

@@ -30,7 +30,7 @@ pub enum Judged {
 
 impl FlowCache {
     #[inline(always)]
-    fn tier(&self, which: Which) -> &Tier {
+    pub(super) fn tier(&self, which: Which) -> &Tier {
         match which {
             Which::Exact => &self.exact,
             Which::Mega => &self.mega,
@@ -38,7 +38,7 @@ impl FlowCache {
     }
 
     #[inline(always)]
-    fn tier_mut(&mut self, which: Which) -> &mut Tier {
+    pub(super) fn tier_mut(&mut self, which: Which) -> &mut Tier {
         match which {
             Which::Exact => &mut self.exact,
             Which::Mega => &mut self.mega,
@@ -52,17 +52,6 @@ impl FlowCache {
     }
 
     // ---- filling
-
-    /// Allocates a place for an entry; evicts another entry if all are in use.
-    pub(super) fn take(&mut self, which: Which) -> Option<u32> {
-        if let Some(idx) = self.tier_mut(which).take() {
-            return Some(idx);
-        }
-        let victim = self.tier_mut(which).victim();
-        self.evictions += 1;
-        self.remove(which, victim);
-        self.tier_mut(which).take()
-    }
 
     /// Fills a place and adds it to the index. `block` is the key's first block if it does not fit into the
     /// entry.

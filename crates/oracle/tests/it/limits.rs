@@ -158,7 +158,12 @@ fn flows_that_give_way_to_others_lose_no_count() {
     home.floods[0].set_flows(1_000);
     home.flood(1, 1_000);
     home.turn_for(150);
-    assert!(home.dp.worker_stats(0).evictions.get() > 10_000);
+    let stats = home.dp.worker_stats(0);
+    let (hits, evictions) = (stats.exact_hits.get() + stats.megaflow_hits.get(), stats.evictions.get());
+    // One in 16 of those that miss gets a place, and some of these are hit before they must give way.
+    let packets = 1_000 * BURST as u64;
+    assert!((packets / 32..packets / 8).contains(&evictions), "{evictions} evicted");
+    assert!(hits > packets / 100, "{hits} hits");
     home.settle();
     for source in 0..1_000 {
         assert_eq!(home.rule_packets(1 + source), BURST as u64, "rule {source}");
