@@ -90,6 +90,8 @@ impl Tracker {
         let shard = Tracker::shard_of(helped.entry);
         let mut lists = self.shard(shard);
         let new = lists.take(&self.entries, |number| self.block(shard, number))?;
+        // It has no parent, or there was no room to keep whose it is.
+        self.entry(new).set_forward(&entry.forward().packed(entry.zone()));
         self.entry(new).set_adjustments(&Default::default());
         let had = entry.hold(helped.generation).map(|held| {
             let (annex, _) = held.annex();

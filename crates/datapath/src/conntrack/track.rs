@@ -510,11 +510,17 @@ impl Tracker {
             self.half_open.fetch_or(bit, Relaxed);
         }
         drop(lists);
-        let parent = expected.map(|expected| self.entry(expected.parent.0));
-        let (mark, label) = parent.map_or((0, 0), |parent| (parent.mark(), parent.label()));
+        let inherited = expected.and_then(|expected| {
+            let (entry, generation) = expected.parent;
+            let parent = self.entry(entry);
+            let inherited = (parent.mark(), parent.label(), parent.forward());
+            // If the parent has ended meanwhile, that may be another connection's.
+            parent.is_still(generation).then_some(inherited)
+        });
+        let (mark, label, announced_by) = inherited.unwrap_or((0, 0, *tuple));
         entry.set_new(&peers, (mark, label), annex, policy);
-        if let Some(parent) = parent.filter(|_| annex != 0) {
-            self.entry(annex).set_forward(&parent.forward().packed(zone));
+        if annex != 0 {
+            self.entry(annex).set_forward(&announced_by.packed(zone));
             self.entry(annex).set_adjustments(&Default::default());
         }
         let give_up = || {
