@@ -233,9 +233,9 @@ impl<'a> Checker<'a> {
         self.remark.get_or_insert_with(|| Use::Destination.remark(field, "is not writable"));
     }
 
-    /// Remarks that a learned rule does not have a field that it should match or write.
-    pub fn lacks_target(&mut self, field: Mf) {
-        self.lacks(Use::Destination, field);
+    /// Remarks that a learned rule's packets do not have a field that it should match or write.
+    pub fn lacks_target(&mut self, field: Mf, matches: bool) {
+        self.lacks(if matches { Use::Source } else { Use::Destination }, field);
     }
 
     fn lacks(&mut self, as_what: Use, field: Mf) {

@@ -73,7 +73,7 @@ fn check(learn: &Learn, c: &mut Checker) -> Result<(), ErrorKind> {
             return Err(OFPBAC_BAD_SET_ARGUMENT);
         }
         if !learned.has_prereq(target.field) {
-            c.lacks_target(target.field);
+            c.lacks_target(target.field, matches!(part.target, LearnTarget::Match(_)));
             return Err(OFPBAC_MATCH_INCONSISTENT);
         }
         if let (LearnTarget::Match(_), LearnSource::Value(value)) = (part.target, &part.source)
