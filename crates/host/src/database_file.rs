@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,6 +91,8 @@ impl DatabaseFile {
         if let Some(like) = like {
             // Only root may change the owner; for any other user it is right already.
             let _ = fchown(&raw, Some(like.uid()), Some(like.gid()));
+            // The file was made with what the umask leaves of them.
+            raw.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         let file: Arc<dyn LogFile> = Arc::new(RealFile(raw.try_clone()?));
         Ok(TemporaryFile { path, target: self.path.clone(), file, raw, replaced: false })
@@ -290,7 +292,6 @@ mod tests {
     use super::*;
     use ovsdb::storage::{Opened, Storage};
     use ovsdb::{Datum, Schema, UuidGenerator};
-    use std::os::unix::fs::PermissionsExt;
 
     fn schema() -> Schema {
         let text =
@@ -347,7 +348,7 @@ mod tests {
         let path = dir.path().join("conf.db");
         fs::write(dir.path().join(".conf.db.~tmp~-1-1"), "left over").unwrap();
         let file = create(&path);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o606)).unwrap();
         let mut ids = UuidGenerator::from_seed(2);
         let Opened { mut storage, mut database, .. } = open(&file);
         let table = database.schema().find("Animal").unwrap();
@@ -375,7 +376,7 @@ mod tests {
         }
         assert!(storage.size() < before / 10, "{} of {before}", storage.size());
         assert_eq!(storage.size(), fs::metadata(&path).unwrap().len());
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o606);
         assert_eq!(names(dir.path()), [".conf.db.~lock~", "conf.db"]);
         drop((storage, database));
         let again = open(&file);

@@ -99,15 +99,19 @@ fn a_start_in_the_background_that_fails_says_why_and_with_which_code() {
 fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
     let dir = run_dir();
     let _cleanup = Cleanup(dir.path());
-    let started =
-        run(dir.path(), &["--detach", "--monitor", "--log-file=log", "-vconsole:off", "--no-chdir"]);
+    // Both names are relative, and the daemon leaves the directory: the second one must find them again.
+    fs::create_dir(dir.path().join("caps")).unwrap();
+    let args = ["--detach", "--monitor", "--log-file=log", "--pcap-dir=caps", "-vconsole:off"];
+    let started = switch(dir.path(), &args).current_dir(dir.path()).output().unwrap();
     assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
     let first = pid(dir.path());
     let monitor: u32 = {
         let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
     };
-    assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
+    assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), Path::new("/"));
+    // The monitor's line, too, goes to the file that has the name now.
+    fs::rename(dir.path().join("log"), dir.path().join("log.1")).unwrap();
     // One that the runtime catches, to look for the end of a stack.
     kill("SEGV", first);
     let crashed = Instant::now();
@@ -149,6 +153,25 @@ fn another_user_runs_it_and_owns_what_it_makes() {
     assert!(appctl(dir.path(), &["vlog/reopen"]).status.success());
     let wrong = run(dir.path(), &["--user=no-such-user"]);
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("user no-such-user not found"));
+    // Whoever owns the directory could lead root to any file.
+    fs::write(dir.path().join("roots"), "").unwrap();
+    std::os::unix::fs::symlink("roots", dir.path().join("link")).unwrap();
+    let link = format!("--log-file={}", dir.path().join("link").display());
+    let led = run(dir.path(), &["--user=nobody:nogroup", &link, "-vconsole:off"]);
+    assert!(!led.status.success() && text(&led.stderr).contains("Too many levels of symbolic"), "{led:?}");
+    assert_eq!(fs::read_to_string(dir.path().join("roots")).unwrap(), "");
+}
+
+#[test]
+fn root_too_keeps_only_the_capabilities_that_are_needed_if_it_is_named() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    let started = run(dir.path(), &["--detach", "--user=root", "-vconsole:off"]);
+    assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(dir.path()))).unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    let effective = u64::from_str_radix(effective, 16).unwrap();
+    assert_eq!((effective >> 12 & 1, effective >> 21 & 1, effective >> 1 & 1), (1, 0, 0), "{status}");
 }
 
 /// A stock database server, and `ovs-vswitchd` on it, in the background.

@@ -152,6 +152,10 @@ impl Options {
     /// vSwitch's do.
     pub fn open_log(&self) -> Result<Option<&Path>, String> {
         let Some((given, path)) = &self.log_file else { return Ok(None) };
+        // That user may own the directory. A link there could lead root, who opens the file, to any file.
+        if self.user.is_some() {
+            log::follow_no_link();
+        }
         let Err(error) = log::open_file(path) else { return Ok(Some(path)) };
         let why = log::os_text(&error);
         if !given.is_empty() {
@@ -168,9 +172,12 @@ impl Options {
         }
         if let Some((_, path)) = &self.log_file {
             // The daemon says what is wrong with it.
+            if self.user.is_some() {
+                log::follow_no_link();
+            }
             let _ = log::open_file_quietly(path);
         }
-        monitor::run(ready, self.detach, self.chdir, self.kept)
+        monitor::run(ready, self.detach, self.kept)
     }
 
     fn become_daemon(self, ready: Ready, memory: Option<File>, monitored: bool) -> Result<Daemon, ExitCode> {
@@ -258,7 +265,7 @@ fn verbose(spec: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The default of `--pidfile`, and a name without directory, are in the run directory.
+/// The default of `--pidfile`, and a name without a directory, are in the run directory.
 fn pid_path(given: &str) -> PathBuf {
     match given {
         "" => RunDir::from_env().file(&format!("{}.pid", program::daemon_name())),
@@ -266,10 +273,11 @@ fn pid_path(given: &str) -> PathBuf {
     }
 }
 
+/// The default of `--log-file` is in the log directory; any other name is that of the file.
 fn log_path(given: &str) -> PathBuf {
     match given {
         "" => program::log_directory().join(format!("{}.log", program::daemon_name())),
-        name => absolute(&program::log_directory().join(name)),
+        name => absolute(Path::new(name)),
     }
 }
 
@@ -303,9 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_without_a_directory_are_in_the_usual_one() {
+    fn pid_files_are_in_the_run_directory_and_log_files_where_their_names_say() {
         assert_eq!(pid_path("/x/y.pid"), Path::new("/x/y.pid"));
         assert!(pid_path("y.pid").ends_with("y.pid") && pid_path("y.pid").is_absolute());
-        assert!(log_path("").ends_with("crosspoint.log"));
+        assert_eq!(log_path(""), program::log_directory().join("crosspoint.log"));
+        assert_eq!(log_path("x.log"), std::env::current_dir().unwrap().join("x.log"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::outputs::{Kept, fatal};
 use super::stage::{self, Ready};
-use crate::log::os_text;
+use crate::log::{self, os_text};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -13,8 +13,9 @@ const CRASHES: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];
 /// Least time between two starts after crashes.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Runs until the daemon ends by itself.
-pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCode {
+/// Runs until the daemon ends by itself. It stays in the directory in which it was started, where the daemon
+/// that it starts again finds files by the same relative names.
+pub fn run(mut ready: Ready, detached: bool, kept: Kept) -> ExitCode {
     let mut crashes = 0;
     let memory = match stage::new_memory() {
         Ok(memory) => memory,
@@ -36,9 +37,6 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
         };
         let pid = starting.child.id();
         if crashes == 0 {
-            if chdir && detached {
-                let _ = std::env::set_current_dir("/");
-            }
             if detached {
                 stage::leave_terminal(kept);
             }
@@ -51,6 +49,8 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
                 Err(e) => return fatal("daemon_unix", &os_text(&e)),
             },
         };
+        // The file that was opened when this process began may have been moved away since.
+        let _ = log::reopen_file();
         if !is_crash(status) {
             tracing::info!(target: "daemon_unix", "pid {pid} died, {}, exiting", stage::describe(status));
             return ExitCode::SUCCESS;

@@ -34,7 +34,8 @@ pub fn remove_own_pid_files() {
 
 fn remove_ours(path: &Path, id: FileId) {
     // With --overwrite-pidfile it may belong to another process by now.
-    let _removed = lock_directory(path).and_then(|_alone| remove(path, id));
+    let _alone = lock_directory(path);
+    let _removed = remove(path, id);
 }
 
 /// Why there is no pid file. The texts are Open vSwitch's.
@@ -84,7 +85,7 @@ impl PidFile {
             move |e: io::Error| PidFileError::Create(path, call, e)
         };
         // Checking and then replacing the file requires exclusive access.
-        let _alone = lock_directory(path).map_err(failed("create"))?;
+        let _alone = lock_directory(path);
         if !overwrite {
             match holder(path) {
                 Ok(None) => {}
@@ -129,23 +130,28 @@ impl Drop for PidFile {
 const LOCK_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5_000 });
 
 /// Locks the directory of a pid file against other processes that create or remove one there, until the
-/// result is dropped. Anybody who may read the directory may lock it, so this does not wait for ever.
-fn lock_directory(path: &Path) -> io::Result<File> {
+/// result is dropped. Anybody who may read the directory may lock it, and must not keep daemons from
+/// starting: after a while this goes on without the lock, as if nobody else created one now.
+fn lock_directory(path: &Path) -> Option<File> {
     let name = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let name = name.unwrap_or(Path::new("."));
-    let directory = File::open(name)?;
+    // What is wrong with the directory is told when the file is made.
+    let directory = File::open(name).ok()?;
     let since = Instant::now();
     loop {
         match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(directory),
+            Ok(()) => return Some(directory),
             Err(rustix::io::Errno::WOULDBLOCK) if since.elapsed() < LOCK_PATIENCE => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let text = format!("{}: another process keeps it locked (flock)", name.display());
-                return Err(io::Error::other(text));
+            Err(error) => {
+                let why = match error {
+                    rustix::io::Errno::WOULDBLOCK => "another process keeps it locked (flock)".into(),
+                    error => format!("it cannot be locked ({})", os_text(&io::Error::from(error))),
+                };
+                tracing::warn!(target: "daemon_unix", "{}: {why}; going on", name.display());
+                return None;
             }
-            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -266,15 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_somebody_keeps_locked_is_told_of_and_not_waited_for() {
+    fn whoever_keeps_the_directory_locked_keeps_no_daemon_from_its_pid_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.pid");
         let theirs = File::open(dir.path()).unwrap();
         rustix::fs::flock(&theirs, FlockOperation::LockExclusive).unwrap();
-        let error = PidFile::create(&path, false).unwrap_err().to_string();
-        assert!(error.contains("another process keeps it locked"), "{error}");
-        drop(theirs);
-        drop(PidFile::create(&path, false).unwrap());
+        let made = PidFile::create(&path, false).unwrap();
+        assert!(path.exists());
+        drop(made);
         assert!(!path.exists());
     }
 }

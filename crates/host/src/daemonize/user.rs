@@ -57,10 +57,11 @@ impl User {
             .map_err(|e| format!("failed to change {} ownership: {}.", path.display(), os(e)))
     }
 
-    /// Switches to that user. Call it before the process has other threads. Does nothing for root, or if it
-    /// already is that user.
+    /// Switches to that user, and gives up all capabilities but those that the daemon needs, even if the user
+    /// is root. Call it before the process has other threads. Does nothing if it already is that user, and
+    /// not root.
     pub fn become_it(&self, datapath: bool) -> Result<(), String> {
-        if Uid::current() == self.uid && Gid::current() == self.gid {
+        if Uid::current() == self.uid && Gid::current() == self.gid && !self.uid.is_root() {
             return Ok(());
         }
         let failed =
@@ -72,15 +73,12 @@ impl User {
         setgroups(&self.groups).map_err(|e| failed("setgroups", os(e)))?;
         setgid(self.gid).map_err(|e| failed("setgid", os(e)))?;
         setuid(self.uid).map_err(|e| failed("setuid", os(e)))?;
-        if !self.uid.is_root() {
-            let kept = if datapath { BASIC.union(DATAPATH) } else { BASIC };
-            // Containers and old kernels have not all of them: what needs one says so.
-            let permitted = capabilities(None).map_err(|e| failed("capget", os(e)))?.permitted;
-            let kept = kept.intersection(permitted);
-            let sets =
-                CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-            set_capabilities(None, sets).map_err(|e| failed("capset", os(e)))?;
-        }
+        let kept = if datapath { BASIC.union(DATAPATH) } else { BASIC };
+        // Containers and old kernels have not all of them: what needs one says so.
+        let permitted = capabilities(None).map_err(|e| failed("capget", os(e)))?.permitted;
+        let kept = kept.intersection(permitted);
+        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, sets).map_err(|e| failed("capset", os(e)))?;
         Ok(())
     }
 }

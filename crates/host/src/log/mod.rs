@@ -31,6 +31,7 @@ use crate::program;
 use crate::rundir::file_id;
 use pattern::Line;
 use rate::{Bucket, Verdict};
+use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -60,6 +61,8 @@ struct Log {
     limited: Vec<AtomicBool>,
     facility: AtomicU8,
     count: AtomicU64,
+    /// See [`follow_no_link`].
+    follows_links: AtomicBool,
     rates: Mutex<HashMap<Identifier, Bucket>>,
     outputs: Mutex<Outputs>,
 }
@@ -92,6 +95,7 @@ fn log() -> &'static Log {
             limited: MODULES.iter().map(|_| AtomicBool::new(true)).collect(),
             facility: AtomicU8::new(UNSET),
             count: AtomicU64::new(0),
+            follows_links: AtomicBool::new(true),
             rates: Mutex::default(),
             outputs: Mutex::new(Outputs {
                 patterns: Destination::ALL.map(|d| d.default_pattern().to_string()),
@@ -128,9 +132,15 @@ pub fn open_file_quietly(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// From now on a log file that is a symbolic link is refused.
+pub fn follow_no_link() {
+    log().follows_links.store(false, Ordering::Relaxed);
+}
+
 fn open(path: &Path) -> io::Result<OpenFile> {
     let path = std::path::absolute(path)?;
-    let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
+    let flags = if log().follows_links.load(Ordering::Relaxed) { 0 } else { OFlags::NOFOLLOW.bits() as i32 };
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(&path)?;
     Ok(OpenFile { path, file: Some(file) })
 }
 

@@ -71,7 +71,7 @@ fn a_database_that_nobody_has_initialised_gets_its_first_row_and_the_switch_runs
     dir.run("ovsdb-tool", &["create", "conf.db", SCHEMA]).ok();
     let mut command = dir.command("unshare");
     command.arg("--net").arg(binary()).args(["switch", "--detach", "--enable-dummy", "--pool-size", "4096"]);
-    run(command.args(["--log-file=log", "-vconsole:off"])).ok();
+    run(command.args([&format!("--log-file={}", dir.file("log").display()), "-vconsole:off"])).ok();
     let vsctl = |args: &[&str]| dir.run("ovs-vsctl", &[&["--timeout=30"], args].concat());
     assert_eq!(vsctl(&["get", "Open_vSwitch", ".", "cur_cfg"]).ok(), "0\n");
 
