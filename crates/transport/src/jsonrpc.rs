@@ -6,11 +6,12 @@
 //!
 //! Source: RFC 7047 section 4; JSON-RPC 1.0; RFC 8259.
 
+use crate::outbox::Outbox;
 use crate::{Stream, clock, reason};
 use ovsdb::jsonrpc::Message;
 use std::fmt;
 use std::time::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, ReadHalf, WriteHalf};
 
 /// Bounds on what a peer may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,7 +220,9 @@ impl Framer {
 pub struct Connection {
     /// How it was reached, as the log names it.
     name: String,
-    stream: Stream,
+    reader: ReadHalf<Stream>,
+    writer: WriteHalf<Stream>,
+    outbox: Outbox,
     framer: Framer,
     heard: Instant,
 }
@@ -227,20 +230,28 @@ pub struct Connection {
 impl Connection {
     /// Over a stream that has been made.
     pub fn new(name: impl Into<String>, stream: Stream) -> Connection {
-        Connection { name: name.into(), stream, framer: Framer::new(Limits::default()), heard: clock::now() }
+        let (reader, writer) = tokio::io::split(stream);
+        let (framer, outbox) = (Framer::new(Limits::default()), Outbox::default());
+        Connection { name: name.into(), reader, writer, outbox, framer, heard: clock::now() }
+    }
+
+    /// Has a message sent while the next one is waited for: a server that has much to say meanwhile may read
+    /// nothing before that was taken.
+    pub fn queue(&mut self, message: &Message) {
+        tracing::debug!(target: "jsonrpc", "{}: send {}", self.name, Shown(message));
+        message.write(self.outbox.bytes());
     }
 
     /// Sends a message. The error is the system's, in words.
     pub async fn send(&mut self, message: &Message) -> Result<(), String> {
-        tracing::debug!(target: "jsonrpc", "{}: send {}", self.name, Shown(message));
-        let sent = async {
-            self.stream.write_all(&message.to_bytes()).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|error| reason(&error))
+        self.queue(message);
+        while self.outbox.has_more() {
+            self.outbox.send(&mut self.writer).await.map_err(|error| reason(&error))?;
+        }
+        Ok(())
     }
 
-    /// Waits for the next message. Cancelling it loses nothing.
+    /// Waits for the next message, and sends what is queued. Cancelling it loses nothing.
     pub async fn receive(&mut self) -> Result<Message, String> {
         loop {
             if let Some(text) = self.framer.next_object().map_err(|error| error.to_string())? {
@@ -248,10 +259,14 @@ impl Connection {
                 tracing::debug!(target: "jsonrpc", "{}: received {}", self.name, Shown(&message));
                 return Ok(message);
             }
-            match self.stream.read_buf(self.framer.space()).await {
-                Ok(0) => return Err("End of file".into()),
-                Ok(_) => self.heard = clock::now(),
-                Err(error) => return Err(reason(&error)),
+            let Connection { reader, writer, outbox, framer, .. } = self;
+            tokio::select! {
+                read = reader.read_buf(framer.space()) => match read {
+                    Ok(0) => return Err("End of file".into()),
+                    Ok(_) => self.heard = clock::now(),
+                    Err(error) => return Err(reason(&error)),
+                },
+                sent = outbox.send(writer), if outbox.has_more() => sent.map_err(|error| reason(&error))?,
             }
         }
     }
@@ -328,6 +343,26 @@ mod tests {
         let mut framer = Framer::new(Limits::default());
         (0..100).for_each(|_| assert!(objects(&mut framer, &[b' '; 65_536]).unwrap().is_empty()));
         assert!(framer.capacity() <= 2 * 65_536);
+    }
+
+    #[test]
+    fn two_that_both_say_more_than_a_socket_holds_before_they_read_both_are_heard() {
+        async fn talk(stream: std::os::unix::net::UnixStream) -> Result<Message, String> {
+            stream.set_nonblocking(true).unwrap();
+            let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+            let mut connection = Connection::new("x", Stream::Unix(stream));
+            connection.queue(&Message::notification("long", &["x".repeat(4 << 20)]));
+            let heard = connection.receive().await;
+            // What is left of the long one goes first. The other may not wait for the end.
+            let _ = connection.send(&Message::notification("end", &())).await;
+            heard
+        }
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let both = async { tokio::join!(talk(one), talk(other)) };
+        let (first, second) = crate::runtime().unwrap().block_on(both);
+        for heard in [first, second] {
+            assert!(matches!(heard, Ok(Message::Notification { method, .. }) if method == "long"));
+        }
     }
 
     #[test]

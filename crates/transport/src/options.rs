@@ -25,17 +25,44 @@ pub const MORE_TLS: &[Opt] = &[
 pub fn take_tls(files: &mut TlsFiles, name: &str, value: Option<&str>) -> bool {
     let text = value.unwrap_or_default().to_string();
     match name {
-        "private-key" => files.private_key = Some(PathBuf::from(text)),
-        "certificate" => files.certificate = Some(PathBuf::from(text)),
-        "ca-cert" => files.ca_cert = Some(PathBuf::from(text)),
+        "private-key" => files.private_key = Some(path_of(&text)),
+        "certificate" => files.certificate = Some(path_of(&text)),
+        "ca-cert" => files.ca_cert = Some(path_of(&text)),
         "bootstrap-ca-cert" => {
-            files.ca_cert = Some(PathBuf::from(text));
+            files.ca_cert = Some(path_of(&text));
             files.bootstrap_ca_cert = true;
         }
-        "peer-ca-cert" => files.peer_ca_cert = Some(PathBuf::from(text)),
+        "peer-ca-cert" => files.peer_ca_cert = Some(path_of(&text)),
         "ssl-protocols" => files.protocols = Some(text),
         "ssl-ciphers" => files.ciphers = Some(text),
         _ => return false,
     }
     true
+}
+
+/// The file that an option names: a daemon reads it once it has left the directory in which it was started.
+/// Words that name no file (`none`, `db:DATABASE,TABLE,COLUMN`) stay as they are.
+fn path_of(text: &str) -> PathBuf {
+    match text {
+        "" | "none" => PathBuf::from(text),
+        text if text.starts_with("db:") => PathBuf::from(text),
+        text => std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_so_that_they_are_found_from_any_directory() {
+        let mut files = TlsFiles::default();
+        assert!(take_tls(&mut files, "private-key", Some("tls/key.pem")));
+        assert!(take_tls(&mut files, "certificate", Some("db:Open_vSwitch,SSL,certificate")));
+        assert!(take_tls(&mut files, "ca-cert", Some("none")));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(files.private_key, Some(here.join("tls/key.pem")));
+        assert_eq!(files.certificate, Some(PathBuf::from("db:Open_vSwitch,SSL,certificate")));
+        assert_eq!(files.ca_cert, Some(PathBuf::from("none")));
+    }
 }

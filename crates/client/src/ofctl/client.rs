@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use tokio::sync::oneshot;
 use transport::unixctl::Request;
-use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
+use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles, resolve};
 
 /// Each has some kilobytes of features.
 const TABLES_PER_MESSAGE: usize = 8;
@@ -95,8 +95,8 @@ pub struct Client {
 /// A stream, to read from and to write to, and its name.
 type Opened = (Box<dyn Read + Send>, Box<dyn Write>, String);
 
-/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path
-/// of a socket. `suffix` is that of the bridge's socket.
+/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge (also behind
+/// its type, as in `netdev@br0`), or the path of a socket. `suffix` is that of the bridge's socket.
 fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
     let unix = |path: PathBuf| -> Result<Opened, Failure> {
         match rundir::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
@@ -110,9 +110,13 @@ fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
         return match ActiveTarget::parse(target, OPENFLOW_PORT) {
             Ok(ActiveTarget::Unix(path)) => unix(path),
             Ok(ActiveTarget::Tcp(host, port)) => {
-                match TcpStream::connect(format!("{host}:{port}")).and_then(|s| Ok((s.try_clone()?, s))) {
+                let connect = |addresses: Vec<_>| {
+                    TcpStream::connect(&addresses[..]).and_then(|s| Ok((s.try_clone()?, s)))
+                };
+                let found = transport::runtime()?.block_on(resolve(&host, port));
+                match found.and_then(|addresses| Ok(connect(addresses)?)) {
                     Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer), target.into())),
-                    Err(error) => fail!("{target}: failed to connect to socket ({})", os_text(&error)),
+                    Err(error) => fail!("{target}: failed to connect to socket ({error})"),
                 }
             }
             Ok(address @ ActiveTarget::Ssl(..)) => match open_tls(address, tls) {
@@ -126,9 +130,12 @@ fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
             Err(why) => fail!("{why}"),
         };
     }
-    let socket = RunDir::from_env().file(&format!("{target}.{suffix}"));
-    if socket.exists() {
-        return unix(socket);
+    // `netdev@br0` is the bridge br0 with the type of its datapath.
+    for name in [target, target.split_once('@').map_or("", |(_, name)| name)] {
+        let socket = RunDir::from_env().file(&format!("{name}.{suffix}"));
+        if !name.is_empty() && socket.exists() {
+            return unix(socket);
+        }
     }
     let path = PathBuf::from(target);
     if path.exists() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {

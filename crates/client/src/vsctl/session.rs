@@ -16,13 +16,14 @@ use super::commands::{self, Command, Output, Ran, Settings, Stop};
 use crate::ctl::table::Printer;
 use host::database_file::ids;
 use host::program;
+use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Committed, Outcome, Replica, Selection, Ticket};
 use ovsdb::{Uuid, UuidGenerator};
 
 use super::options::{End, Global, say};
 use crate::database;
 use transport::jsonrpc::Connection;
-use transport::reconnect::{Options, Reconnect};
+use transport::reconnect::{Action, Options, Reconnect, SILENT};
 use transport::{Keep, clock, keep_connected};
 
 /// Between attempts to connect.
@@ -83,6 +84,10 @@ impl Keep for Session<'_> {
         }
     }
 
+    fn tell_end(&mut self, why: Option<&str>) {
+        transport::tell_end(&self.global.db, why, self.reconnect.options().probe_interval);
+    }
+
     fn failed(&mut self, why: &str) {
         self.reconnect.failed(clock::now(), why);
         tracing::info!(target: "reconnect", "{}: connection attempt failed ({why})", self.global.db);
@@ -97,12 +102,12 @@ impl<'a> Session<'a> {
         selection: Selection,
         comment: String,
     ) -> Self {
-        let times = Options {
-            backoff_min: BACKOFF,
-            backoff_max: BACKOFF,
-            probe_interval: None,
-            ..Options::default()
-        };
+        let mut times = Options { backoff_min: BACKOFF, backoff_max: BACKOFF, ..Options::default() };
+        // On this machine, a server that has gone is known to have gone.
+        if global.db.split(',').all(|method| ["unix:", "punix:"].iter().any(|kind| method.starts_with(kind)))
+        {
+            times.probe_interval = None;
+        }
         let mut reconnect = Reconnect::new(times, clock::now());
         reconnect.enable(clock::now());
         Session {
@@ -142,7 +147,8 @@ impl<'a> Session<'a> {
             self.state = State::Rows { seen };
         }
         if !self.global.retries && !matches!(self.state, State::Waiting { .. }) {
-            self.failure = Some(why.to_owned());
+            // Of silence, the log says all.
+            self.failure = Some(if why == SILENT { "" } else { why }.to_owned());
         }
     }
 
@@ -154,19 +160,41 @@ impl<'a> Session<'a> {
                 return Ok(None);
             }
             while let Some(message) = self.replica.poll_transmit() {
-                if let Err(error) = connection.send(&message).await {
-                    return Ok(Some(error));
-                }
+                connection.queue(&message);
             }
             if self.has_outcome_at_once() {
                 continue;
             }
-            let message = match connection.receive().await {
+            let message = match self.hear(&mut connection).await {
                 Ok(message) => message,
                 Err(error) => return Ok(Some(error)),
             };
             if let Err(error) = self.replica.handle(message) {
                 return Ok(Some(error.to_string()));
+            }
+        }
+    }
+
+    /// The next message. A server that is silent for too long is probed, and then given up.
+    async fn hear(&mut self, connection: &mut Connection) -> Result<Message, String> {
+        let mut heard = connection.heard();
+        loop {
+            let silent = clock::sleep_until(self.reconnect.deadline());
+            let message = tokio::select! {
+                message = connection.receive() => Some(message),
+                () = silent => None,
+            };
+            if connection.heard() > heard {
+                heard = connection.heard();
+                self.reconnect.heard(heard);
+            }
+            if let Some(message) = message {
+                return message;
+            }
+            match self.reconnect.run(clock::now()) {
+                Some(Action::Disconnect) => return Err(SILENT.into()),
+                Some(Action::Probe) => connection.queue(&Message::request("echo", &[(); 0], "echo")),
+                _ => {}
             }
         }
     }

@@ -188,7 +188,7 @@ async fn listen(host: &Host, port: u16) -> Result<TcpListener, StreamError> {
 }
 
 /// The socket addresses of a host.
-pub(super) async fn resolve(host: &Host, port: u16) -> Result<Vec<SocketAddr>, StreamError> {
+pub async fn resolve(host: &Host, port: u16) -> Result<Vec<SocketAddr>, StreamError> {
     match host {
         Host::Address(IpAddr::V6(address), Some(scope)) => {
             let index = match scope.parse() {

@@ -19,7 +19,7 @@ mod tls;
 
 pub use host::log::os_text as reason;
 pub use kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
-pub use listener::{Incoming, Listener};
+pub use listener::{Incoming, Listener, resolve};
 pub use target::{ActiveTarget, Host, OPENFLOW_PORT, OVSDB_PORT, PassiveTarget, Target};
 pub use tls::{Tls, TlsFiles};
 

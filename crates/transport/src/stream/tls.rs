@@ -202,8 +202,14 @@ impl Tls {
                 .create_new(true)
                 .open(&path)
                 .map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
-            file.write_all(pem.as_bytes()).map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
-            Ok(path)
+            match file.write_all(pem.as_bytes()) {
+                Ok(()) => Ok(path),
+                Err(e) => {
+                    // Half a certificate would be taken for one that is trusted already.
+                    let _ = std::fs::remove_file(&path);
+                    Err(format!("{}: {}", path.display(), reason(&e)))
+                }
+            }
         };
         match save() {
             Ok(path) => StreamError::Bootstrapped(path),

@@ -4,6 +4,7 @@
 use super::rig::{Server, link, words};
 use crate::common::{Process, Said, Switch, kill, run_dir, wait_for};
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -129,4 +130,23 @@ fn a_signal_leaves_no_control_socket() {
         assert!(!monitor.end_by("TERM").success());
         assert!(!socket.exists());
     }
+}
+
+#[test]
+fn a_database_server_on_another_machine_that_falls_silent_is_given_up() {
+    let dir = run_dir();
+    // The system accepts the connection, and nobody reads what comes.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let db = format!("--db=tcp:{}", silent.local_addr().unwrap());
+    let links = tempfile::tempdir().unwrap();
+    let call = |program: &Path| ended(dir.command(program).args([&db, "list-br"])).0;
+    let (theirs, ours) = std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| call(Path::new("ovs-vsctl")));
+        let ours = call(&link(links.path(), "ovs-vsctl"));
+        (theirs.join().unwrap(), ours)
+    });
+    // What it says after the time.
+    let told = |said: &Said| said.err.split_once("|reconnect|").map(|(_, told)| told.to_owned());
+    assert_eq!((ours.code, &ours.out, told(&ours)), (theirs.code, &theirs.out, told(&theirs)));
+    assert!(told(&ours).is_some_and(|told| told.contains("no response to inactivity probe")), "{ours:?}");
 }
