@@ -26,6 +26,18 @@ pub enum Effect {
     /// Replaces `LearnRule` in translations by workers: the packet goes to the control thread, which learns
     /// the bridge's rule. Workers do not pass this effect on.
     ToLearn(BridgeIdx),
+    /// No rule is added, since there are as many with the cookie in the table as `learn` allows. Only in
+    /// translations for the control thread.
+    LimitReached {
+        /// The bridge.
+        bridge: BridgeIdx,
+        /// The table.
+        table_id: u8,
+        /// The cookie.
+        cookie: u64,
+        /// How many.
+        limit: u32,
+    },
     /// A rule was learned again; the effect names the slot that records this. Only in translations for the
     /// control thread, because workers credit the slot directly.
     LearnedAgain(u32),

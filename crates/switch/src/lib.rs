@@ -22,6 +22,7 @@ mod mac;
 mod meter;
 mod numbered;
 mod pipeline;
+mod refused;
 pub mod rule;
 pub mod shape;
 pub mod slots;

@@ -4,6 +4,7 @@ use crate::by_hand;
 use crate::changelog::ChangeLog;
 use crate::features::InUse;
 use crate::frozen::Generations;
+use crate::refused::Refused;
 use crate::topology::{self, History, Topology};
 use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
@@ -25,6 +26,7 @@ pub struct Switch {
     pub(crate) history: RcuCell<History>,
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
+    pub(crate) refused: RcuCell<Refused>,
     pub(crate) by_hand: by_hand::Shared,
     /// Optional datapath features that translation uses.
     pub in_use: InUse,
@@ -43,6 +45,7 @@ impl Switch {
             history: RcuCell::new(domain.clone(), history),
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
             frozen: RcuCell::new(domain.clone(), Generations::default()),
+            refused: RcuCell::new(domain.clone(), Refused::default()),
             by_hand: by_hand::Shared::new(domain.clone()),
             in_use: InUse::all(),
             tells_failure: AtomicBool::new(true),

@@ -214,7 +214,7 @@ pub struct PortSpec {
     pub link_up: bool,
     /// VLANs.
     pub vlan: VlanConfig,
-    /// Protected ports do not talk to each other under NORMAL.
+    /// Packets from a protected port are not sent to another one, whichever action sends them.
     pub protected: bool,
     /// DSCP of IP packets that leave with a queue set, by the queue's number: 0 to 63 (column `dscp` of the
     /// table Queue).

@@ -48,7 +48,7 @@ impl Both {
 
     /// Does something with each. Both must say the same.
     #[track_caller]
-    fn same<T: PartialEq + Debug>(&self, what: &str, script: impl Fn(&RunDir) -> T) -> T {
+    pub fn same<T: PartialEq + Debug>(&self, what: &str, script: impl Fn(&RunDir) -> T) -> T {
         let [ours, stock] = self.each().map(script);
         assert_eq!(ours, stock, "ours and the stock switch's: {what}");
         ours
@@ -77,7 +77,7 @@ fn client(dir: &RunDir, version: Version) -> Controller {
 
 /// A command for the control socket, which the stock switch has elsewhere.
 #[track_caller]
-fn appctl(dir: &RunDir, args: &[&str]) -> String {
+pub fn appctl(dir: &RunDir, args: &[&str]) -> String {
     let elsewhere = dir.file("control");
     let target = format!("--target={}", elsewhere.display());
     let target = elsewhere.exists().then_some(&*target);

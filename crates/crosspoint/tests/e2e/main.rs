@@ -45,6 +45,7 @@ mod monitor_control;
 mod numa;
 mod ofctl;
 mod operator_guide;
+mod outputs_beside_stock;
 mod overload;
 mod ovs_ctl;
 mod ovsdb_kill;

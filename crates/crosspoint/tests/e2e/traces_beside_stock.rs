@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-const UDP_FLOW: &str = "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,udp_src=7,udp_dst=9";
+pub const UDP_FLOW: &str = "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,udp_src=7,udp_dst=9";
 
 /// A trace without the numbers of packets that come back, which either switch gives as it likes.
 fn numberless(text: &str) -> String {
@@ -19,7 +19,7 @@ fn numberless(text: &str) -> String {
 }
 
 /// The same groups and rules to both, and the same text of each trace from both.
-fn same_traces(both: &mut Both, groups: &[&str], rules: &[&str], flows: &[&str]) {
+pub fn same_traces(both: &mut Both, groups: &[&str], rules: &[&str], flows: &[&str]) {
     both.rules("OpenFlow15", &[]);
     both.verdict(&["-O", "OpenFlow15", "del-groups", "br0"]).unwrap();
     for group in groups {

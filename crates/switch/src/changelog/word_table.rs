@@ -10,8 +10,8 @@ const MAC: u32 = BIT | 1 << 30;
 const GROUP: u32 = BIT | 1 << 29;
 const METER: u32 = BIT | 1 << 28;
 
-/// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`], [`SETTINGS`] or
-/// [`FROZEN`].
+/// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`], [`SETTINGS`], [`FROZEN`] or
+/// [`REFUSED`].
 pub fn ports(bridge: u32) -> u32 {
     BIT | bridge
 }
@@ -60,6 +60,8 @@ pub const FLOOD: u64 = 1 << 16;
 pub const SETTINGS: u64 = 2 << 16;
 /// The generation of the bridge's frozen states.
 pub const FROZEN: u64 = 3 << 16;
+/// The rules that could not be learned lately.
+pub const REFUSED: u64 = 4 << 16;
 
 /// A MAC address in a VLAN.
 pub fn mac(vlan: u16, address: u64) -> u64 {

@@ -28,6 +28,9 @@ impl Inner {
             return false;
         }
         self.log_batch(batch);
+        if batch.deletes {
+            self.forget_refusals();
+        }
         self.events.append(std::mem::take(&mut batch.events));
         self.recompute_depths();
         self.publish();

@@ -1,11 +1,11 @@
 //! The types of a transaction: what goes in, what it has done so far, and how far it has got.
 
 use super::events::{RemovedReason, RuleEvents};
-use super::learning::Learned;
 use crate::changelog::rule_table;
 use crate::effect::{Effect, LearnedRule};
 use crate::flow_mod::{FlowMod, FlowModError};
 use crate::group::{BUCKETS_MAX, Group};
+use crate::refused::Learned;
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
 use base::Version;
@@ -188,6 +188,8 @@ pub(super) struct Batch {
     pub tables: Vec<u32>,
     /// Groups changed too.
     pub has_groups: bool,
+    /// A command has deleted rules.
+    pub deletes: bool,
     /// Something else has changed too, so a new version is needed.
     pub publishes: bool,
     /// Bytes that count for [`KEPT_BYTES_MAX`].
@@ -261,6 +263,7 @@ impl Batch {
 
     /// Records a completed step.
     pub fn push(&mut self, step: Step) {
+        self.deletes |= matches!(step, Step::Removed(Gone { reason: Some(RemovedReason::Delete), .. }));
         match &step {
             Step::Added(rule) | Step::Removed(Gone { rule, .. }) => {
                 let number = rule_table(rule.bridge.0, rule.table_id);

@@ -1,9 +1,11 @@
 //! The effects of translations: what packets teach, of addresses and of rules.
 
 use super::change::Change;
-use super::learning::Learned;
 use super::state::{Control, Inner};
+use crate::changelog::word_table;
 use crate::effect::{Effect, LearnedRule};
+use crate::flow_mod::FlowModError;
+use crate::refused::{KEPT_MS, Learned, Refusal, Refused};
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 
@@ -36,7 +38,7 @@ impl Control {
         self.inner.learned_count(Learned { bridge, table_id, cookie })
     }
 
-    /// Rules that could not be learned because their table was full or the bridge gone.
+    /// How often a rule could not be learned: its limit was reached, its table full, or the bridge gone.
     pub fn learn_refused(&self) -> u64 {
         self.inner.learning.refused
     }
@@ -48,6 +50,9 @@ impl Inner {
         match effect {
             Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
             Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
+            &Effect::LimitReached { bridge, table_id, cookie, limit } => {
+                self.refuse(Refusal::Limit(Learned { bridge, table_id, cookie }, limit), now_ms);
+            }
             // These change no rules.
             Effect::Learn { .. } | Effect::ToLearn(_) | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
         }
@@ -64,9 +69,44 @@ impl Inner {
         if *limit != 0 {
             self.index_cookies(*bridge, of.table_id);
         }
-        let full = *limit != 0 && self.learned_count(of) >= *limit;
-        if full || self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader).is_err() {
-            self.learning.refused += 1;
+        if *limit != 0 && self.learned_count(of) >= *limit {
+            return self.refuse(Refusal::Limit(of, *limit), now_ms);
+        }
+        match self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader) {
+            Ok(_) => {}
+            Err((_, FlowModError::TableFull)) => self.refuse(Refusal::Full(*bridge, of.table_id), now_ms),
+            Err(_) => self.learning.refused += 1,
+        }
+    }
+
+    /// Has workers know what cannot be learned.
+    fn refuse(&mut self, refusal: Refusal, now_ms: u64) {
+        let learning = &mut self.learning;
+        learning.refused += 1;
+        learning.refused_since_ms.get_or_insert(now_ms);
+        if learning.refused_now.add(refusal) {
+            self.switch.refused.publish(learning.refused_now.clone());
+        }
+    }
+
+    /// Has workers ask again for what was refused a while ago.
+    pub(super) fn retry_learning(&mut self, now_ms: u64) {
+        if self.learning.refused_since_ms.is_some_and(|since_ms| now_ms >= since_ms + KEPT_MS) {
+            self.forget_refusals();
+            self.publish();
+        }
+    }
+
+    /// From the coming version on, workers ask again for what was refused.
+    pub(super) fn forget_refusals(&mut self) {
+        if self.learning.refused_since_ms.take().is_none() {
+            return;
+        }
+        let refused = std::mem::take(&mut self.learning.refused_now);
+        self.switch.refused.publish(Refused::default());
+        let version = self.coming();
+        for bridge in refused.bridges() {
+            self.log.word(word_table::ports(bridge.0), word_table::REFUSED, version);
         }
     }
 }

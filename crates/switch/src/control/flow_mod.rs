@@ -6,21 +6,28 @@
 
 use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transaction};
 use super::events::{RemovedReason, RuleEvent, RuleEventKind};
-use super::learning::Learned;
 use super::state::{Control, Inner};
 use super::store::bytes_of;
 use super::validate;
 use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
+use crate::refused::Learned;
 use crate::rule::{Actions, Named, Rule, Timeouts};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
-use flow::{FieldId, Match};
+use flow::{Action, FieldId, Match};
 use openflow::Version;
 use std::sync::Arc;
 
 /// Maximum number of rules, limited by the numbers of counters.
 pub(super) const RULES_MAX: u32 = 16_000_000;
+
+/// Whether when the rule was last learned decides when it ends: by its age, from the start or once a FIN was
+/// seen.
+fn may_end_by_its_age(fm: &FlowMod) -> bool {
+    let fin = |action: &Action| matches!(action, Action::FinTimeout { hard_timeout_s: 1.., .. });
+    fm.flags.learned && (fm.hard_timeout_s > 0 || fm.actions.iter().any(fin))
+}
 
 /// Whether the match uses fields internal to the datapath. (Matching packets that have not been recirculated
 /// is allowed.)
@@ -151,7 +158,7 @@ impl Inner {
             unused_since_ms,
             modified_ms: now_ms,
             slot,
-            learn_slot: (fm.flags.learned && fm.hard_timeout_s > 0).then(|| self.new_slot(batch)),
+            learn_slot: may_end_by_its_age(fm).then(|| self.new_slot(batch)),
             matching: self.shapes.mini(&fm.matching),
             actions: self.actions.intern(&fm.actions),
             idx: 0,

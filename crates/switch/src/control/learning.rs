@@ -1,18 +1,10 @@
 //! What `learn` actions with `delete_learned` need: how many rules learn with a cookie. How many have it is
 //! known to their table, from the first rule on that counts them.
 
+use crate::refused::{Learned, Refused};
 use crate::rule::Rule;
-use crate::topology::BridgeIdx;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-
-/// A cookie in a table of a bridge.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Learned {
-    pub bridge: BridgeIdx,
-    pub table_id: u8,
-    pub cookie: u64,
-}
 
 /// See the module documentation.
 #[derive(Default)]
@@ -23,6 +15,9 @@ pub(super) struct Learning {
     orphans: Vec<Learned>,
     /// Rules that could not be learned.
     pub refused: u64,
+    /// Those that workers know of, and since when.
+    pub refused_now: Refused,
+    pub refused_since_ms: Option<u64>,
 }
 
 impl Learning {

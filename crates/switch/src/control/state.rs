@@ -134,6 +134,7 @@ impl Control {
         let left = self.collect();
         self.inner.narrow(now_ms);
         self.inner.renew_frozen(&self.reader);
+        self.inner.retry_learning(now_ms);
         self.inner.shapes.sweep();
         self.inner.actions.sweep();
         if self.underway.is_none() {

@@ -306,12 +306,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn output_reg(&mut self, source: &SubField, max_len: u16) {
         let port = self.read_sub(source);
-        match u32::try_from(port).ok().and_then(OfPort::from_u32) {
-            Some(port) => {
-                self.trace.detail(|| format!("output port is {}", port.0));
-                self.output_action(port, max_len);
+        // Also a reserved port is named by its 16-bit number, whatever the version.
+        match u16::try_from(port) {
+            Ok(port) => {
+                self.trace.detail(|| format!("output port is {port}"));
+                self.output_action(OfPort(port), max_len);
             }
-            None => self.trace.detail(|| format!("output port {port} is out of range")),
+            Err(_) => self.trace.warn(|| format!("output port {port} is out of range")),
         }
     }
 
@@ -436,13 +437,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.clones += 1;
         // As in Open vSwitch, the copy has an action set of its own, which is executed at its end.
         let (set, stack) = (self.copied_action_set(), self.stack.clone());
-        let exit = self.exit;
+        // An `exit` in the copy ends the pipeline of both.
         self.with_packet_restored(|x| {
             x.actions(list);
             x.finish_pipeline();
         });
         self.clones -= 1;
-        self.exit = exit;
         self.stack = stack;
         self.action_set = set;
     }

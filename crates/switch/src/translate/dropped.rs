@@ -12,8 +12,8 @@ pub(super) fn has_output(actions: &[DpAction]) -> bool {
         // Each branch adds a drop itself if it outputs nothing.
         DpAction::CheckPktLen { .. } => true,
         DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
-        // The tracker remembers the packet.
-        DpAction::Ct(request) => request.commit,
+        // The tracker advances the packet's connection, or begins it.
+        DpAction::Ct(_) => true,
         _ => false,
     })
 }

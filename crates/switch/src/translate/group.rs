@@ -283,7 +283,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         let proto = self.read(NwProto);
         hash = key.word(hash, proto);
-        if matches!(proto, 6 | 17 | 132) && self.read(NwFrag) & 2 == 0 {
+        if matches!(proto, 6 | 132) && self.read(NwFrag) & 2 == 0 {
             hash = key.word(hash, self.read(TpSrc) ^ self.read(TpDst));
         }
         hash

@@ -5,13 +5,16 @@
 //! and credits the slot that records when it was last learned. If not, the worker decides nothing: the packet
 //! goes to the control thread unchanged ([`hand_over`]), which translates it, installs the rule, and only
 //! then executes the rest. So the rule exists before the packet leaves, and for every packet after it. The
-//! bounded ring of packet-ins limits how many wait.
+//! bounded ring of packet-ins limits how many wait. A rule that could not be added is not asked for again by
+//! each packet ([`refused`](crate::refused)).
 //!
 //! As in Open vSwitch, lookups in the same translation do not see what it learns.
 
 use super::Xlate;
+use crate::changelog::word_table;
 use crate::effect::{Effect, LearnedRule};
 use crate::flow_mod::{Command, FlowMod};
+use crate::refused::Learned;
 use crate::rule::RuleFlags;
 use crate::trace::Sink;
 use base::OfPort;
@@ -39,13 +42,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let table = self.bridge.state.table(learn.table_id);
         let priority = i32::from(learn.priority);
         let found = table.and_then(|t| t.rules.find_exact(&matching, priority, self.version, self.reader));
-        let known = found.map(|rule| &rule.data().rule).filter(|rule| {
-            rule.cookie == learn.cookie
-                && rule.flags.send_flow_removed == learn.send_flow_removed
-                && rule.actions.list[..] == actions[..]
-        });
-        let within = match known {
-            Some(rule) => {
+        // Learning changes neither flags nor timeouts of a rule.
+        let known = found.map(|rule| &rule.data().rule);
+        let known = known.filter(|rule| rule.cookie == learn.cookie && rule.actions.list[..] == actions[..]);
+        let refusal = if known.is_none() { self.refusal(learn, found.is_none()) } else { None };
+        let within = match (known, refusal) {
+            (Some(rule), _) => {
                 self.out.credits.extend(rule.learn_slot);
                 if self.learned.is_some() {
                     self.out.effects.extend(rule.learn_slot.map(Effect::LearnedAgain));
@@ -53,8 +55,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.visit_learned(learn.table_id, &matching);
                 true
             }
+            (None, Some(is_within)) => {
+                self.visit_learned(learn.table_id, &matching);
+                self.visit_word(word_table::ports(self.bridge.idx.0), word_table::REFUSED);
+                is_within
+            }
             // There is no flow, so there are no visits.
-            None => {
+            (None, None) => {
                 self.out.uncacheable = true;
                 if self.by_worker {
                     // One will do: the packet is translated again, where rules are learned.
@@ -78,6 +85,16 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    /// Whether a worker knows that the rule, which is new or not, would be refused; if so, whether it would
+    /// be within the limit.
+    fn refusal(&self, learn: &Learn, is_new: bool) -> Option<bool> {
+        if !self.by_worker {
+            return None;
+        }
+        let of = Learned { bridge: self.bridge.idx, table_id: learn.table_id, cookie: learn.cookie };
+        self.switch.refused.read(self.reader).of(of, learn.limit, is_new)
+    }
+
     /// Requests the addition or modification of the rule; `false` if that would exceed the limit.
     fn learn_new(&mut self, learn: &Learn, matching: Match, actions: Vec<Action>) -> bool {
         let bridge = self.bridge.idx;
@@ -94,6 +111,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             };
             let taught = self.out.effects.iter().filter(is_like).count() as u32;
             if learned(bridge, learn.table_id, learn.cookie) + taught >= learn.limit {
+                let Learn { table_id, cookie, limit, .. } = *learn;
+                self.out.effects.push(Effect::LimitReached { bridge, table_id, cookie, limit });
                 return false;
             }
         }

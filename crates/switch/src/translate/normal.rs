@@ -21,9 +21,6 @@ use base::{DropReason, OfPort};
 use flow::FieldId;
 use wire::EthAddr;
 
-/// What a trace says if a packet is not sent to a port.
-const BETWEEN_PROTECTED: &str = "Flow is between protected ports, skipping output.";
-
 /// A tag: TPID, VLAN and priority. VLAN 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Tag {
@@ -272,8 +269,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
                 if from.is_some_and(|f| f.spec.port_no == port.spec.port_no) {
                     self.trace.detail(|| "learned port is input port, dropping".to_string());
-                } else if from.is_some_and(|f| f.spec.protected) && port.spec.protected {
-                    self.trace.warn(|| BETWEEN_PROTECTED.to_string());
                 } else {
                     self.output_tagged(port, inside);
                 }
@@ -288,13 +283,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for port in bridge.ports().filter(is_own).chain(others) {
             let spec = &port.spec;
             let back = from.is_some_and(|f| f.spec.port_no == spec.port_no);
-            let protected = from.is_some_and(|f| f.spec.protected) && spec.protected;
-            if back || spec.config.no_flood || !spec.vlan.includes(inside.tags) {
-                continue;
-            }
-            if protected {
-                self.trace.warn(|| BETWEEN_PROTECTED.to_string());
-            } else {
+            if !back && !spec.config.no_flood && spec.vlan.includes(inside.tags) {
                 self.output_tagged(port, inside);
             }
         }

@@ -145,6 +145,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             });
             return;
         }
+        if port.spec.protected && self.comes_from_protected() {
+            self.drop_reason = DropReason::NoOutput;
+            self.trace.warn(|| "Flow is between protected ports, skipping output.".to_string());
+            return;
+        }
         match port.spec.kind {
             PortKind::Patch { peer } => self.output_to_peer(port, peer),
             PortKind::Normal | PortKind::Local if !self.is_ethernet() => {
@@ -158,6 +163,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             PortKind::Normal | PortKind::Local => self.leave_at(port.spec.port_no),
         }
+    }
+
+    /// Whether the packet's input port is protected: from such a one, none is sent to another.
+    #[inline(never)]
+    fn comes_from_protected(&mut self) -> bool {
+        let (bridge, in_port) = (self.bridge, self.in_port());
+        self.visit_word(word_table::ports(bridge.idx.0), word_table::port(in_port.0));
+        bridge.port(in_port).is_some_and(|port| port.spec.protected)
     }
 
     fn leave_at(&mut self, port: PortNo) {

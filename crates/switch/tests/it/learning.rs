@@ -10,7 +10,7 @@ use flow::{FieldId, Key, Match};
 use openflow::text::{ActionsIn, PortNames, parse_actions};
 use std::collections::HashSet;
 use std::sync::Arc;
-use switch::control::{Command, FlowMod, RuleFilter, Turn};
+use switch::control::{Command, FlowMod, RuleFilter, TableLimits, Turn};
 use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortSpec, SlotStats, Switch};
 
 struct Rig {
@@ -184,6 +184,127 @@ fn limits_hold_and_the_result_says_so() {
     assert_eq!(r.packet(&packet(2, 0xa, 1), 0), [out(1)], "one that is there is no new one");
     r.delete(1);
     assert_eq!(r.packet(&packet(2, 0xc, 1), 0), [out(1)]);
+}
+
+#[test]
+fn what_cannot_be_learned_is_asked_for_once_a_second_and_not_by_each_packet() {
+    const LEARN: &str = "learn(table=1,cookie=7,LIMIT,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                         result_dst=NXM_NX_REG0[0]),output:NXM_NX_REG0[0..15]";
+    for (limit, result, is_full) in [("limit=1", 0, false), ("limit=0", 1, true)] {
+        let mut r = rig();
+        r.add(0, &LEARN.replace("LIMIT", limit));
+        if is_full {
+            let limits = TableLimits { rules_max: Some(1), ..TableLimits::default() };
+            let slots = |_: u32| SlotStats::default();
+            assert!(r.control.set_table_limits(r.br, 1, &limits, 0, &slots, &mut || false));
+        }
+        r.packet(&packet(2, 0xa, 1), 0);
+        assert!(r.worker(&packet(2, 0xc, 1)).uncacheable, "{limit}: nothing was refused yet");
+        r.packet(&packet(2, 0xb, 1), 0);
+        let key = packet(2, 0xc, 1);
+        let refused = r.worker(&key);
+        assert!(!refused.uncacheable && refused.effects.is_empty(), "{limit}");
+        let expected = if result == 1 { vec![out(1)] } else { vec![] };
+        assert_eq!(refused.actions.iter().filter(|a| **a == out(1)).cloned().collect::<Vec<_>>(), expected);
+        // Its rule makes it another flow, and so does the next attempt.
+        let view =
+            FlowView { key: &key, mask: &refused.mask, visits: &refused.visits, rewrites: &refused.rewrites };
+        let touched = |r: &Rig, since| r.switch.touched(view, since, r.switch.version(), &r.reader);
+        let before = r.switch.version();
+        r.control.tick(999);
+        assert!(!touched(&r, before), "{limit}");
+        r.control.tick(1_000);
+        assert!(touched(&r, before) && r.worker(&key).uncacheable, "{limit}");
+        r.packet(&key, 1_000);
+        assert!(!r.worker(&key).uncacheable, "{limit}: it was refused again");
+        if !is_full {
+            let before = r.switch.version();
+            r.add_matching(1, Match::any().with(FieldId::EthDst, 0xc), "drop");
+            assert!(touched(&r, before), "{limit}");
+        }
+        let before = r.switch.version();
+        r.delete(1);
+        assert!(touched(&r, before), "{limit}");
+        r.packet(&key, 1_000);
+        assert_eq!(r.rules(1).len(), 1, "{limit}");
+    }
+}
+
+#[test]
+fn what_is_refused_keeps_nothing_else_from_being_learned() {
+    let learn = |limit: u32| {
+        format!(
+            "learn(table=1,cookie=7,limit={limit},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])"
+        )
+    };
+    // Another action may learn more with the cookie, or as much as it likes.
+    for (limit, learned) in [(1, 1), (2, 2), (0, 2)] {
+        let mut r = rig();
+        r.add_matching(0, Match::any().with(FieldId::InPort, 1), &learn(1));
+        r.add_matching(0, Match::any().with(FieldId::InPort, 2), &learn(limit));
+        r.packet(&packet(1, 0xa, 1), 0);
+        r.packet(&packet(1, 0xb, 1), 0);
+        assert!(!r.worker(&packet(1, 0xb, 1)).uncacheable, "refused");
+        r.packet(&packet(2, 0xc, 1), 0);
+        assert_eq!(r.rules(1).len(), learned, "{limit}");
+    }
+    // A full table has no place for a new rule, and a learned one still follows its host.
+    let mut r = rig();
+    r.add(0, &learn(0));
+    let limits = TableLimits { rules_max: Some(1), ..TableLimits::default() };
+    assert!(r.control.set_table_limits(r.br, 1, &limits, 0, &|_: u32| SlotStats::default(), &mut || false));
+    r.packet(&packet(1, 0xa, 1), 0);
+    r.packet(&packet(1, 0xb, 1), 0);
+    assert!(!r.worker(&packet(1, 0xb, 1)).uncacheable, "refused");
+    r.packet(&packet(3, 0xa, 1), 0);
+    assert_eq!(r.rules(1), ["dl_dst=00:00:00:00:00:0a actions=output:3"]);
+}
+
+#[test]
+fn an_age_that_a_fin_sets_runs_from_when_the_rule_was_last_learned() {
+    let mut r = rig();
+    r.add(
+        0,
+        "learn(table=1,idle_timeout=60,fin_hard_timeout=10,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+         output:NXM_OF_IN_PORT[]),resubmit(,1)",
+    );
+    let mut key = packet(1, 0xa, 0xa);
+    key.set(FieldId::NwProto, 6);
+    r.packet(&key, 0);
+    // It was used all the time.
+    let slots = |_: u32| SlotStats { last_used_ms: 300_000, ..SlotStats::default() };
+    key.set(FieldId::TcpFlags, 1);
+    let fin = r.worker(&key).effects;
+    assert!(matches!(fin[..], [Effect::FinTimeout(_)]), "{fin:?}");
+    r.control.apply(&fin, 300_000);
+    r.control.expire(309_900, &slots);
+    assert_eq!(r.rules(1).len(), 1);
+    r.control.expire(310_100, &slots);
+    assert!(r.rules(1).is_empty());
+}
+
+#[test]
+fn a_rule_that_was_learned_without_a_flag_is_known_to_a_learn_with_it() {
+    let mut r = rig();
+    r.add(0, "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])");
+    r.packet(&packet(1, 0xa, 0xb), 0);
+    r.add(0, "learn(table=1,send_flow_rem,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])");
+    assert!(!r.worker(&packet(1, 0xa, 0xb)).uncacheable, "learning would change nothing");
+}
+
+#[test]
+fn a_field_names_reserved_ports_by_their_numbers_of_16_bits() {
+    let mut r = rig();
+    let sent = |r: &mut Rig, port: u32| {
+        r.add(0, &format!("load:{port:#x}->NXM_NX_REG1[],output:NXM_NX_REG1[]"));
+        r.packet(&packet(1, 0xa, 0xb), 0)
+    };
+    assert_eq!(sent(&mut r, 0xfffb), [out(2), out(3), out(4)], "FLOOD");
+    assert_eq!(sent(&mut r, 0xfff8), [out(1)], "IN_PORT");
+    assert_eq!(sent(&mut r, 4), [out(4)]);
+    for out_of_range in [0x1_0004, 0xffff_fffb] {
+        assert!(!sent(&mut r, out_of_range).iter().any(|a| matches!(a, DpAction::Output(_))));
+    }
 }
 
 #[test]

@@ -287,7 +287,7 @@ pub struct Port {
     pub name: String,
     /// VLANs.
     pub vlan: VlanConfig,
-    /// It does not exchange packets with other protected ports under NORMAL.
+    /// It sends no packets to other protected ports, and gets none from them.
     pub protected: bool,
     /// DSCP of packets that leave with a queue set, by the queue's number (column `dscp` of the table Queue).
     pub queue_dscp: BTreeMap<u32, u8>,

@@ -447,6 +447,7 @@ impl Run<'_> {
                 let mut copy = Place { packet: at.packet.clone(), stack, set, ..*at };
                 self.list(&mut copy, list, table);
                 self.execute_set(&mut copy, table);
+                at.stopped = copy.stopped;
             }
             Action::Group(id) => self.group(at, *id, table),
             Action::Meter(id) => {
@@ -538,7 +539,9 @@ impl Run<'_> {
 
     fn send(&mut self, at: &mut Place, port: OfPort) {
         let Some(spec) = self.model.bridges[at.bridge].ports.get(&port.0) else { return };
-        if self.failed || spec.config.no_fwd || spec.config.port_down {
+        let from = self.model.bridges[at.bridge].ports.get(&at.in_port);
+        let isolated = spec.protected && from.is_some_and(|from| from.protected);
+        if self.failed || spec.config.no_fwd || spec.config.port_down || isolated {
             return;
         }
         let PortKind::Patch { peer } = spec.kind else {
