@@ -36,6 +36,11 @@ impl<F: Fn(u32) -> SlotStats> SlotReader for F {
     }
 }
 
+/// Knows of no use.
+pub(crate) fn unused(_slot: u32) -> SlotStats {
+    SlotStats::default()
+}
+
 /// Slots that were released together; clear them and return them with [`crate::Control::recycle_slots`].
 #[derive(Default, Debug)]
 #[must_use = "slots that are not handed back are lost"]

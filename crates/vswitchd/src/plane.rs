@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use switch::control::{Outcome, TableLimits, Turn};
 use switch::features::{FEATURES, Feature};
-use switch::{BridgeIdx, Control, SlotStats, Switch};
+use switch::{BridgeIdx, Control, Effect, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
@@ -186,6 +186,13 @@ impl ForwardingPlane {
     pub(crate) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
         let (dp, own) = (&self.dp, &self.own_credits);
         self.control.note_use(bridge, wanted, &|slot| total(dp, own, slot));
+    }
+
+    /// Applies the effects of translations.
+    pub(crate) fn apply(&mut self, effects: &[Effect]) {
+        let (now_ms, dp, own) = (self.dp.now_ms(), &self.dp, &self.own_credits);
+        self.control.apply_with(effects, now_ms, &|slot| total(dp, own, slot));
+        self.dp.reserve_slots(self.control.slot_count());
     }
 
     /// Does a turn of setting a table's limit. Returns whether it is complete.

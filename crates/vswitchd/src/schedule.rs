@@ -115,9 +115,7 @@ impl Vswitch {
             }
             if !effects.is_empty() {
                 self.counts.effects += effects.len() as u64;
-                let now_ms = self.plane.now_ms();
-                self.plane.control.apply(&effects, now_ms);
-                self.plane.dp.reserve_slots(self.plane.control.slot_count());
+                self.plane.apply(&effects);
                 self.hasten_finals();
             }
             if !self.has_events() || Instant::now() >= until {

@@ -68,8 +68,7 @@ impl ForwardingPlane {
             own.bytes += packet.len() as u64;
             own.last_used_ms = now_ms;
         }
-        self.control.apply(&translation.effects, now_ms);
-        self.dp.reserve_slots(self.control.slot_count());
+        self.apply(&translation.effects);
         if !self.dp.execute_again(packet, recirc_depth, tracked, translation.actions) {
             tracing::warn!(target: "ofproto", "a packet-out was dropped: there is no worker");
         }

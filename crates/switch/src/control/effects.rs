@@ -6,12 +6,14 @@ use crate::changelog::word_table;
 use crate::effect::{Effect, LearnedRule};
 use crate::flow_mod::FlowModError;
 use crate::refused::{KEPT_MS, Learned, Refusal, Refused};
+use crate::slots::{SlotReader, unused};
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 
 impl Control {
-    /// Applies effects of translations, as one version; as none if they change nothing.
-    pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
+    /// Applies effects of translations, as one version; as none if they change nothing. `slots` has the
+    /// counters: which addresses of a full table are in use and stay.
+    pub fn apply_with(&mut self, effects: &[Effect], now_ms: u64, slots: &dyn SlotReader) {
         self.enter();
         let mut changed = false;
         for effect in effects {
@@ -19,7 +21,8 @@ impl Control {
                 continue;
             }
             if let Effect::Learn { bridge, vlan, mac, port } = effect {
-                changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
+                let word = word_table::mac(*vlan, *mac);
+                changed |= self.inner.learn(*bridge, word, *port, now_ms, slots, &self.reader);
                 continue;
             }
             // What was learned before belongs to an earlier version.
@@ -31,6 +34,11 @@ impl Control {
         if changed {
             self.inner.publish();
         }
+    }
+
+    /// The same where nothing is known of use: addresses give way in the order in which they were learned.
+    pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
+        self.apply_with(effects, now_ms, &unused);
     }
 
     /// The number of rules with a cookie in a table, if some `learn` action needs that number; otherwise 0.

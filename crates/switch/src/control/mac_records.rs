@@ -1,10 +1,12 @@
 //! The addresses of one bridge, in memory proportional to their number: a removed address leaves nothing
 //! behind.
 //!
-//! Records are in a slab. Each learned one is in two intrusive lists: its port's, oldest first, for eviction,
-//! and that of the tenth of a second in which it was last seen, for ageing. Times of last use are stored
-//! rather than deadlines, so that a new ageing time takes effect at once. Ports are ordered by their number
-//! of addresses. Every operation is at most logarithmic in the number of ports and ages.
+//! Records are in a slab. Each learned one is in two intrusive lists: its port's, for eviction, and that of
+//! the tenth of a second in which it was last seen, for ageing. In its port's list it is behind all that were
+//! there when it was learned, or was last found in use when it was to give way: an approximation of the order
+//! of use that costs nothing while addresses are used. Times of last use are stored rather than deadlines, so
+//! that a new ageing time takes effect at once. Ports are ordered by their number of addresses. Every
+//! operation is at most logarithmic in the number of ports and ages.
 //!
 //! Static addresses, added by the operator, are in neither list: they do not age and are not evicted. They
 //! are few, and kept in a set.
@@ -17,6 +19,8 @@ use base::{PortNo, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+/// How late the counters tell of use, at most, with something to spare: workers fold them once a second.
+const RECENT_MS: u64 = 3_000;
 /// The resolution of times.
 const BUCKET_MS: u64 = 100;
 /// No record.
@@ -34,6 +38,8 @@ pub(super) struct Record {
     pub slot: u32,
     pub learned_ms: u64,
     pub is_static: bool,
+    /// When it was put at the end of its port's list.
+    placed_ms: u64,
     /// When it was last known to be seen, in tenths of a second.
     seen: u64,
     links: [Links; 2],
@@ -54,6 +60,14 @@ struct List {
 }
 
 const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
+
+impl Record {
+    /// Whether one that was last used then keeps its place: it was used since it was put there, or of late.
+    /// What a host has made up is not used after it was learned.
+    pub fn is_in_use(&self, used_ms: u64, now_ms: u64) -> bool {
+        used_ms > self.placed_ms || used_ms > self.learned_ms && now_ms < used_ms + RECENT_MS
+    }
+}
 
 /// See the module documentation.
 #[derive(Default)]
@@ -120,7 +134,8 @@ impl Records {
     /// Adds a new address.
     pub fn insert(&mut self, word: u64, port: PortNo, slot: u32, now_ms: u64, is_static: bool) {
         let links = [Links { before: NONE, after: NONE }; 2];
-        let record = Record { word, port, slot, learned_ms: now_ms, is_static, seen: bucket(now_ms), links };
+        let (learned_ms, placed_ms, seen) = (now_ms, now_ms, bucket(now_ms));
+        let record = Record { word, port, slot, learned_ms, is_static, placed_ms, seen, links };
         let n = match self.free.pop() {
             Some(n) => {
                 self.slab[n as usize] = record;
@@ -172,14 +187,25 @@ impl Records {
         self.by_port.get(&port).map_or(0, |list| list.len)
     }
 
-    /// The oldest address that was learned behind a port.
-    pub fn first_behind(&self, port: PortNo) -> Option<u64> {
-        self.by_port.get(&port).map(|list| self.slab[list.first as usize].word)
+    /// The first address in a port's list.
+    pub fn first_behind(&self, port: PortNo) -> Option<&Record> {
+        self.by_port.get(&port).map(|list| &self.slab[list.first as usize])
     }
 
-    /// The next address to evict: the oldest of the port with the most addresses.
-    pub fn first_to_give_way(&self) -> Option<u64> {
+    /// The next address to evict, unless it is in use: the first of the port with the most addresses.
+    pub fn first_to_give_way(&self) -> Option<&Record> {
         self.first_behind(self.fullest.last()?.1)
+    }
+
+    /// Puts a learned address at the end of its port's list.
+    pub fn spare(&mut self, word: u64, now_ms: u64) {
+        let Some(&n) = self.by_word.get(&word) else { return };
+        let record = &mut self.slab[n as usize];
+        if let Some(list) = self.by_port.get_mut(&record.port).filter(|_| !record.is_static) {
+            record.placed_ms = now_ms;
+            list.unlink(&mut self.slab, OF_PORT, n);
+            list.push(&mut self.slab, OF_PORT, n);
+        }
     }
 
     /// The address that has been unused longest, and the latest time at which it may have been seen.
@@ -312,7 +338,7 @@ mod tests {
         };
         for step in 0..200_000u64 {
             let word = next(400);
-            match next(4) {
+            match next(5) {
                 0 | 1 if records.get(word).is_none() => {
                     let (port, is_static) = (PortNo(1 + next(5) as u32), next(20) == 0);
                     records.insert(word, port, 0, step, is_static);
@@ -322,6 +348,13 @@ mod tests {
                     records.seen(word, step);
                     if let Some(known) = model.iter_mut().find(|m| m.0 == word && !m.3) {
                         known.2 = bucket(step);
+                    }
+                }
+                3 => {
+                    records.spare(word, step);
+                    if let Some(at) = model.iter().position(|m| m.0 == word && !m.3) {
+                        let spared = model.remove(at);
+                        model.push(spared);
                     }
                 }
                 _ => {
@@ -336,10 +369,11 @@ mod tests {
             let count = |port| model.iter().filter(|m| !m.3 && m.1 == port).count();
             let fullest = (1..=5).map(PortNo).map(|p| (count(p), p)).filter(|c| c.0 > 0).max();
             let first = fullest.and_then(|(_, p)| model.iter().find(|m| !m.3 && m.1 == p)).map(|m| m.0);
-            assert_eq!(records.first_to_give_way(), first);
+            assert_eq!(records.first_to_give_way().map(|record| record.word), first);
             for port in (1..=6).map(PortNo) {
                 let first = model.iter().find(|m| !m.3 && m.1 == port).map(|m| m.0);
-                assert_eq!((records.count_behind(port), records.first_behind(port)), (count(port), first));
+                let known = records.first_behind(port).map(|record| record.word);
+                assert_eq!((records.count_behind(port), known), (count(port), first));
             }
             let half = records.places() / 2;
             let all = records.within(0..half).chain(records.within(half..records.places()));

@@ -3,19 +3,26 @@
 //! A static address, which the operator gave to a port (`fdb/add`), stays there: it does not age, is not
 //! learned on another port, and is not evicted. It goes when its port goes.
 //!
+//! In a full table a new address takes the place of one behind the port that has the most. Which of these was
+//! used longest ago is known only from counters, so the first few candidates are looked at. Where a setting
+//! makes a table smaller, or an operator adds an address, they give way without a look.
+//!
 //! A million addresses may have to go at once: with their port, or because a setting changed. They are
 //! forgotten in turns ([`Control::collect`]), the first of which belongs to the change itself. An address
 //! whose port is gone leads nowhere meanwhile, so packets to it are flooded.
 
 use super::ended::RETIRED_AT_ONCE;
-use super::mac_records::{Doomed, FdbStats, Which};
+use super::mac_records::{Doomed, FdbStats, Record, Which};
 use super::state::{Control, Inner};
 use crate::changelog::word_table;
-use crate::slots::SlotReader;
+use crate::slots::{SlotReader, unused};
 use crate::topology::{BridgeConfig, BridgeIdx};
 use base::PortNo;
 use base::rcu::Reader;
 use std::cmp::Reverse;
+
+/// Maximum number of addresses looked at before one gives way.
+const LOOKS_MAX: usize = 16;
 
 /// An address, as `fdb/show` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +135,7 @@ impl Control {
             return Ok(None);
         }
         self.inner.forget(bridge, word, &self.reader);
-        self.inner.make_room(bridge, &self.reader);
+        self.inner.make_room(bridge, now_ms, &unused, &self.reader);
         self.inner.remember(bridge, word, port, now_ms, true, &self.reader);
         self.inner.publish();
         Ok(before)
@@ -180,17 +187,16 @@ impl Inner {
     pub(super) fn learn(
         &mut self,
         bridge: BridgeIdx,
-        vlan: u16,
-        mac: u64,
+        word: u64,
         port: PortNo,
         now_ms: u64,
+        slots: &dyn SlotReader,
         reader: &Reader,
     ) -> bool {
         // The port may have been removed while the effect was in transit.
         if self.port_bridge(port) != Some(bridge) {
             return false;
         }
-        let word = word_table::mac(vlan, mac);
         let Some(control) = self.bridge_mut(bridge) else { return false };
         match control.macs.records.get(word) {
             Some(known) if known.port == port => return false,
@@ -203,7 +209,7 @@ impl Inner {
                 self.forget(bridge, word, reader);
             }
             None => {
-                if !self.make_room(bridge, reader) {
+                if !self.make_room(bridge, now_ms, slots, reader) {
                     return false;
                 }
             }
@@ -216,8 +222,8 @@ impl Inner {
 
     /// Ensures that the table has room: two addresses give way for one while it has more than it may have.
     /// False if static addresses take up all of it.
-    fn make_room(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        (0..2).all(|_| self.surplus(bridge, 1) == 0 || self.evict(bridge, reader))
+    fn make_room(&mut self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader, reader: &Reader) -> bool {
+        (0..2).all(|_| self.surplus(bridge, 1) == 0 || self.evict(bridge, now_ms, slots, reader))
     }
 
     /// How many addresses a bridge has too many if it gets `more`.
@@ -254,11 +260,25 @@ impl Inner {
         self.log.word(word_table::macs(bridge.0), word, version);
     }
 
-    /// Makes room: the port with the most addresses loses its oldest one, so that a host that invents
-    /// addresses harms only itself.
-    fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+    /// Makes room: the port with the most addresses loses one, so that a host that invents addresses harms
+    /// only itself. It is one that is not in use, or, of those looked at, the one that was used longest ago.
+    fn evict(&mut self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader, reader: &Reader) -> bool {
         let Some(control) = self.bridge_mut(bridge) else { return false };
-        let Some(word) = control.macs.records.first_to_give_way() else { return false };
+        let records = &mut control.macs.records;
+        let mut first: Option<(u64, u64)> = None;
+        for _ in 0..LOOKS_MAX {
+            let Some(record) = records.first_to_give_way() else { break };
+            let (word, used_ms) = (record.word, slots.read(record.slot).last_used_ms);
+            if !record.is_in_use(used_ms, now_ms) {
+                first = Some((used_ms, word));
+                break;
+            }
+            records.spare(word, now_ms);
+            if first.is_none_or(|(first_ms, _)| used_ms < first_ms) {
+                first = Some((used_ms, word));
+            }
+        }
+        let Some((_, word)) = first else { return false };
         control.macs.stats.evicted += 1;
         self.forget(bridge, word, reader);
         true
@@ -334,15 +354,15 @@ impl Inner {
     /// False: there is none of these.
     fn forget_one(&mut self, bridge: BridgeIdx, which: Which, reader: &Reader) -> bool {
         if which == Which::Surplus {
-            return self.surplus(bridge, 0) > 0 && self.evict(bridge, reader);
+            return self.surplus(bridge, 0) > 0 && self.evict(bridge, 0, &unused, reader);
         }
         let Some(control) = self.bridge_mut(bridge) else { return false };
         let records = &control.macs.records;
-        let word = match which {
+        let record = match which {
             Which::Behind(port) | Which::BehindGone(port) => records.first_behind(port),
-            Which::Learned | Which::Surplus => records.longest_unseen().map(|(record, _)| record.word),
+            Which::Learned | Which::Surplus => records.longest_unseen().map(|(record, _)| record),
         };
-        let Some(word) = word else { return false };
+        let Some(&Record { word, .. }) = record else { return false };
         match which {
             Which::BehindGone(_) => self.forget_everywhere(bridge, word, reader),
             _ => self.forget(bridge, word, reader),

@@ -14,7 +14,7 @@
 //!   [`Control::removal_done`];
 //! - take [`Control::take_retired_slots`]; when no worker can credit them any more, clear them and return
 //!   them with [`Control::recycle_slots`];
-//! - pass in the effects of translations ([`Control::apply`]).
+//! - pass in the effects of translations ([`Control::apply_with`]).
 //!
 //! Files, those that use others first:
 //! - operations: `ports` has bridges and ports; `transaction` makes changes in many turns, `batch` publishes

@@ -7,6 +7,7 @@ mod forwarding;
 mod groups;
 mod learning;
 mod limits;
+mod mac_eviction;
 mod normal;
 mod options;
 mod oracles;

@@ -386,8 +386,7 @@ impl ForwardingPlane {
                 self.own_credits.entry(*slot).or_default().last_used_ms = now_ms;
             }
         }
-        self.control.apply(&translation.effects, now_ms);
-        self.dp.reserve_slots(self.control.slot_count());
+        self.apply(&translation.effects);
         let tells = retain_reports(&mut translation.actions);
         if tells && !self.dp.execute(frame, port_no, translation.actions) {
             tracing::warn!(target: "ofproto", "a traced packet is not reported: no packet buffer is free");
