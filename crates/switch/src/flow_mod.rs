@@ -66,6 +66,11 @@ pub struct FlowMod {
 }
 
 impl FlowMod {
+    /// The table that it adds to.
+    pub(crate) fn added_to(&self) -> u8 {
+        if self.table_id == TABLE_ALL { 0 } else { self.table_id }
+    }
+
     /// An addition to table 0 with the default priority.
     pub fn add(matching: Match, actions: Vec<Action>) -> FlowMod {
         FlowMod {

@@ -134,6 +134,31 @@ impl MiniMatch {
         Match { key, mask: self.shape.mask(), ..Match::default() }
     }
 
+    /// As [`Match::packet_type`].
+    fn packet_type(&self) -> (u64, u64) {
+        let ones = FieldId::PacketType.ones() as u64;
+        let matched = self.shape.words().iter().zip(&self.values).find(|(w, _)| w.is_packet_type());
+        let (value, bits) = matched.map_or((0, 0), |(w, v)| (v & ones, w.bits & ones));
+        (value, if self.shape.implies_ethernet { ones } else { bits })
+    }
+
+    /// Whether some key matches both.
+    pub fn overlaps(&self, other: &MiniMatch) -> bool {
+        let ((mine, my_bits), (others, other_bits)) = (self.packet_type(), other.packet_type());
+        if (mine ^ others) & my_bits & other_bits != 0 {
+            return false;
+        }
+        let words = self.shape.words();
+        let mut at = 0;
+        other.shape.words().iter().zip(&other.values).all(|(o, ov)| {
+            while at < words.len() && (words[at].block, words[at].word) < (o.block, o.word) {
+                at += 1;
+            }
+            let same = words.get(at).filter(|w| (w.block, w.word) == (o.block, o.word));
+            same.is_none_or(|w| (self.values[at] ^ ov) & w.bits & o.bits == 0)
+        })
+    }
+
     /// Whether every key that matches `self` matches `other`.
     pub fn is_within(&self, other: &MiniMatch) -> bool {
         let mine = self.shape.words();
@@ -207,6 +232,7 @@ mod tests {
             for b in &all {
                 let (x, y) = (MiniMatch::of(a), MiniMatch::of(b));
                 assert_eq!(x.is_within(&y), a.is_within(b), "{a:?} {b:?}");
+                assert_eq!(x.overlaps(&y), a.overlaps(b), "{a:?} {b:?}");
             }
         }
     }

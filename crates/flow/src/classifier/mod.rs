@@ -55,6 +55,9 @@ use subtable::{Shared, Subtable};
 /// Subtables for which lookups are prepared by [`Classifier::prefetch`].
 const PREFETCHED: usize = 2;
 
+/// To consider a mask takes as long as to look at some rules.
+const LOOKS_OF_MASK: usize = 8;
+
 /// One table's rules, each with data of type `R`. See the module documentation.
 pub struct Classifier<R: Send + Sync + 'static> {
     shared: Shared,
@@ -228,7 +231,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// A rule that `version` sees, of the same priority, that some key matches together with `matching`: what
-    /// OpenFlow's CHECK_OVERLAP refuses.
+    /// OpenFlow's CHECK_OVERLAP refuses. What it takes is known before ([`Self::overlap_looks`]).
     pub fn find_overlap<'g>(
         &'g self,
         matching: &Match,
@@ -236,15 +239,44 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         version: Version,
         reader: &'g Reader,
     ) -> Option<RuleRef<'g, R>> {
-        let ranked = self.ranking.read(reader).iter();
+        let overlaps =
+            |r: &RuleRef<'g, R>| r.priority() == priority && r.is_visible(version) && r.overlaps(matching);
+        self.ranked_from(priority, reader).iter().find_map(|ranked| {
+            let subtable = &*ranked.subtable;
+            let rule = |entry| RuleRef { entry, subtable };
+            if !subtable.has_priority(priority) {
+                None
+            } else if matching.mask.covers(&subtable.mask) {
+                // Its rules match no bits but those that `matching` does: one that overlaps has its values.
+                let hash = subtable.hash(&subtable.words(&matching.key), &self.shared.secret);
+                subtable.rules.find(hash, reader).map(rule).find(overlaps)
+            } else {
+                subtable.rules.iter(reader).map(rule).find(overlaps)
+            }
+        })
+    }
+
+    /// At how many rules [`Self::find_overlap`] looks, at most, where a mask counts as some rules. Beyond
+    /// `max` it is not counted to the end.
+    pub fn overlap_looks(&self, matching: &Match, priority: i32, max: usize, reader: &Reader) -> usize {
+        let ranked = self.ranked_from(priority, reader);
+        let mut looks = ranked.len() * LOOKS_OF_MASK;
+        for subtable in ranked.iter().map(|ranked| &*ranked.subtable) {
+            if looks > max {
+                break;
+            }
+            if subtable.has_priority(priority) && !matching.mask.covers(&subtable.mask) {
+                looks += subtable.rules.len();
+            }
+        }
+        looks
+    }
+
+    /// The subtables that may have rules of a priority.
+    fn ranked_from<'g>(&'g self, priority: i32, reader: &'g Reader) -> &'g [Ranked<R>] {
+        let ranking = self.ranking.read(reader);
         // Sorted by priority: those after the first that stays below hold no rule of this priority.
-        ranked
-            .take_while(|r| r.priority_max.load(Ordering::Relaxed) >= priority)
-            .flat_map(|ranked| {
-                let subtable = &*ranked.subtable;
-                subtable.rules.iter(reader).map(move |entry| RuleRef { entry, subtable })
-            })
-            .find(|r| r.priority() == priority && r.is_visible(version) && r.overlaps(matching))
+        &ranking[..ranking.partition_point(|r| r.priority_max.load(Ordering::Relaxed) >= priority)]
     }
 
     /// How many masks its rules have.

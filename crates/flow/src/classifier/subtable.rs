@@ -236,7 +236,7 @@ pub(super) struct Subtable<R: Send + Sync + 'static> {
     pub implies_ethernet: bool,
     /// A reference to itself, to be kept longer than a borrow.
     this: Weak<Subtable<R>>,
-    /// How many rules there are of each priority. Only for the classifier's writer.
+    /// How many rules there are of each priority. Lookups do not ask.
     priorities: Mutex<BTreeMap<i32, usize>>,
 }
 
@@ -503,6 +503,11 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         let higher = priorities.last_key_value().is_none_or(|(&max, _)| max < priority);
         *priorities.entry(priority).or_default() += 1;
         higher
+    }
+
+    /// Whether there are rules of this priority.
+    pub fn has_priority(&self, priority: i32) -> bool {
+        self.priorities.lock().expect("no holder panics").contains_key(&priority)
     }
 
     /// Counts a rule of this priority away; if that changes the highest priority, the new one, `None` for no

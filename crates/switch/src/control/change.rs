@@ -108,7 +108,8 @@ pub struct Translated {
 /// (a hundred thousand with ten actions take half of it), and rules and groups that its own changes replace.
 const KEPT_BYTES_MAX: usize = 256 << 20;
 
-/// Rules at which the loose changes of a transaction may look: some seconds. A single change may look at all.
+/// Rules at which the loose changes of a transaction, and additions that check for overlap, may look: some
+/// seconds. A single change may look at all.
 const LOOKED_AT_MAX: usize = 1 << 29;
 
 impl Translated {
@@ -304,7 +305,7 @@ pub(super) struct Transaction {
     pub walk: Walk,
     pub batch: Batch,
     pub consequences: Consequences,
-    /// Rules at which its loose changes have looked.
+    /// Rules at which its changes have looked.
     looked_at: usize,
     pub phase: Phase,
 }
@@ -342,7 +343,7 @@ impl Transaction {
         }
     }
 
-    /// Counts rules at which a loose change looks; an error if they are too many.
+    /// Counts rules at which a change looks; an error if they are too many.
     pub fn look_at(&mut self, rules: usize) -> Result<(), FlowModError> {
         self.looked_at += rules;
         if self.at > 0 && self.looked_at > LOOKED_AT_MAX {
@@ -360,6 +361,8 @@ pub(super) enum Walk {
     Start,
     /// The next place to visit, and the number of rules found before it.
     Rules { table: u16, idx: usize, found: usize },
+    /// The next place to visit for rules that the new one overlaps.
+    Overlap(usize),
     /// The next group or meter to visit; `None` after the last.
     Numbers(Option<u32>),
 }

@@ -2,9 +2,9 @@
 //!
 //! A change is put in place invisibly for the coming version (see `transaction`). Strict commands cost the
 //! same however many rules there are; loose ones look at the rules of every mask that includes all bits of
-//! theirs, or at whole tables (see `walk`).
+//! theirs, or at whole tables (see `walk`). So do additions that must not overlap others (see `overlap`).
 
-use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transaction};
+use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transaction, Walk};
 use super::events::{RemovedReason, RuleEvent, RuleEventKind};
 use super::state::{Control, Inner};
 use super::store::bytes_of;
@@ -78,7 +78,7 @@ impl Inner {
             &placed
         };
         match fm.command {
-            Command::Add => self.add(bridge, fm, now_ms, &mut transaction.batch, reader)?,
+            Command::Add => return self.add(bridge, fm, now_ms, transaction, pace, reader),
             Command::Modify | Command::ModifyStrict => {
                 return self.modify(bridge, fm, now_ms, transaction, pace, reader);
             }
@@ -107,10 +107,11 @@ impl Inner {
         bridge: BridgeIdx,
         fm: &FlowMod,
         now_ms: u64,
-        batch: &mut Batch,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
         reader: &Reader,
-    ) -> Result<(), FlowModError> {
-        let table_id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
+    ) -> Result<Made, FlowModError> {
+        let table_id = fm.added_to();
         if has_hidden_fields(&fm.matching) && !fm.flags.hidden {
             return Err(FlowModError::HiddenField);
         }
@@ -122,17 +123,19 @@ impl Inner {
         let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().rule.clone());
         if old.is_none() {
             if fm.flags.check_overlap
-                && rules.find_overlap(&fm.matching, fm.priority, version, reader).is_some()
+                && self.check_overlap(bridge, fm, transaction, pace, reader)? == Made::InPart
             {
-                return Err(FlowModError::Overlap);
+                return Ok(Made::InPart);
             }
             if self.slots.in_use() >= RULES_MAX {
                 return Err(FlowModError::TableFull);
             }
             if !fm.flags.hidden && self.table(bridge, table_id).is_full() {
-                self.evict_rule(bridge, table_id, batch, reader).ok_or(FlowModError::TableFull)?;
+                self.evict_rule(bridge, table_id, &mut transaction.batch, reader)
+                    .ok_or(FlowModError::TableFull)?;
             }
         }
+        let batch = &mut transaction.batch;
         let keeps_counts = old.is_some() && !fm.flags.reset_counts;
         let slot = match &old {
             Some(old) if keeps_counts => old.slot,
@@ -167,7 +170,7 @@ impl Inner {
         };
         let rule = self.insert(rule, &fm.matching, batch, reader);
         self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions }, batch);
-        Ok(())
+        Ok(Made::Whole)
     }
 
     fn note(&self, event: RuleEvent, batch: &mut Batch) {
@@ -189,7 +192,10 @@ impl Inner {
         let modify = |inner: &mut Inner, old: Arc<Rule>, transaction: &mut Transaction| {
             inner.modify_rule(&old, fm, &actions, now_ms, &mut transaction.batch, reader)
         };
-        let found = if fm.command == Command::ModifyStrict {
+        let found = if let Walk::Overlap(_) = transaction.walk {
+            // There was none to modify.
+            Some(0)
+        } else if fm.command == Command::ModifyStrict {
             let selected = self.select(bridge, fm, reader);
             for old in &selected {
                 modify(self, old.clone(), transaction)?;
@@ -199,13 +205,12 @@ impl Inner {
             self.for_each_within(bridge, fm, actions.steps(), transaction, pace, reader, modify)?
         };
         match found {
-            None => return Ok(Made::InPart),
+            None => Ok(Made::InPart),
             Some(0) if fm.new_cookie.is_some() && fm.cookie_mask == 0 => {
-                self.add(bridge, fm, now_ms, &mut transaction.batch, reader)?;
+                self.add(bridge, fm, now_ms, transaction, pace, reader)
             }
-            Some(_) => {}
+            Some(_) => Ok(Made::Whole),
         }
-        Ok(Made::Whole)
     }
 
     fn modify_rule(

@@ -18,10 +18,11 @@
 //!
 //! Files, those that use others first:
 //! - operations: `ports` has bridges and ports; `transaction` makes changes in many turns, `batch` publishes
-//!   them or takes them back; `flow_mod` changes rules, `walk` finds the rules that loose commands select,
-//!   `limits` evicts rules of full tables; `groups` changes groups, `meters` meters; `options` has tables of
-//!   tunnel options; `macs` remembers and forgets addresses; `effects` applies what packets teach; `expiry`
-//!   ends rules and addresses whose time has come; `dump` collects statistics;
+//!   them or takes them back; `flow_mod` changes rules, `overlap` finds rules that a new one overlaps,
+//!   `walk` those that loose commands select; `limits` evicts rules of full tables; `groups` changes groups,
+//!   `meters` meters; `options` has tables of tunnel options; `macs` remembers and forgets addresses;
+//!   `effects` applies what packets teach; `expiry` ends rules and addresses whose time has come; `dump`
+//!   collects statistics;
 //! - `state` has versions, garbage and the counters' slots;
 //! - what the state consists of: `change` has the types of a transaction; `store` the rules of a table,
 //!   `eviction` their order, `cookies` those of a cookie, `timers` their deadlines; `numbered` groups and
@@ -50,6 +51,7 @@ mod macs;
 mod meters;
 mod numbered;
 mod options;
+mod overlap;
 mod ports;
 mod state;
 mod store;

@@ -76,8 +76,10 @@ impl Control {
     pub fn steps_of(&self, bridge: BridgeIdx, change: Change<'_>) -> usize {
         let Some(control) = self.inner.bridge(bridge) else { return 1 };
         match change {
-            Change::Flow(fm) if matches!(fm.command, Command::Modify | Command::Delete) => {
-                1 + self.inner.count_within(bridge, fm, &self.reader)
+            Change::Flow(fm) => {
+                let is_loose = matches!(fm.command, Command::Modify | Command::Delete);
+                let within = if is_loose { self.inner.count_within(bridge, fm, &self.reader) } else { 0 };
+                1 + within + self.inner.overlap_looks(bridge, fm, &self.reader)
             }
             Change::Group(gm) if gm.command == GroupCommand::Delete => {
                 let id = (gm.group.group_id != GROUP_ALL).then_some(gm.group.group_id);
@@ -89,14 +91,16 @@ impl Control {
                 let meters = if id.is_none() { control.meters.by_id.len() } else { 1 };
                 meters + control.meters.references.count_of(id)
             }
-            Change::Flow(_) | Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
+            Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
         }
     }
 
     /// The same, from the sizes of tables: it does not look at their masks.
     pub fn steps_at_most(&self, bridge: BridgeIdx, change: Change<'_>) -> usize {
         match change {
-            Change::Flow(fm) if matches!(fm.command, Command::Modify | Command::Delete) => {
+            Change::Flow(fm)
+                if matches!(fm.command, Command::Modify | Command::Delete) || fm.flags.check_overlap =>
+            {
                 let Some(control) = self.inner.bridge(bridge) else { return 1 };
                 let tables = control.tables.iter();
                 let covered = tables.filter(|(id, _)| fm.table_id == TABLE_ALL || **id == fm.table_id);

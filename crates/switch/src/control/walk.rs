@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Maximum number of rules collected at once.
 const AT_ONCE_MAX: usize = 1_000;
 /// Places visited per small step.
-const PLACES_PER_STEP: usize = 256;
+pub(super) const PLACES_PER_STEP: usize = 256;
 /// Masks compared per small step.
 const MASKS_PER_STEP: usize = 16;
 

@@ -11,6 +11,7 @@ mod mac_eviction;
 mod normal;
 mod options;
 mod oracles;
+mod overlap;
 mod patch_cables;
 mod rig;
 mod rules;

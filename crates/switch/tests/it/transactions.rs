@@ -30,7 +30,7 @@ fn begin(r: &mut Rig, all: Vec<FlowMod>) {
 }
 
 /// Turns of the smallest size, with something else after each. How many turns it took, and what came of it.
-fn run(r: &mut Rig, mut between: impl FnMut(&mut Rig, usize)) -> (usize, Outcome) {
+pub fn run(r: &mut Rig, mut between: impl FnMut(&mut Rig, usize)) -> (usize, Outcome) {
     for turns in 1.. {
         if let Turn::Done(outcome) = r.control.go_on(&mut || true) {
             return (turns, outcome);

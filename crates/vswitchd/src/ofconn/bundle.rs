@@ -15,8 +15,8 @@ use crate::ofproto::{
 use crate::state::Vswitch;
 use flow::Match;
 use openflow::message::{
-    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowModCommand, GroupCommand, Message,
-    PacketOut,
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowFlags, FlowModCommand, GroupCommand,
+    Message, PacketOut,
 };
 use openflow::{Codec, ErrorKind, OfError, Version};
 use std::any::Any;
@@ -174,7 +174,9 @@ impl Vswitch {
         let version = conn.version();
         let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
         let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].due(version));
-        let loose = loose.map(|due| self.plane.control.steps_at_most(bridge, due.as_change())).sum::<usize>();
+        // They may look at what the bundle itself adds, too.
+        let (tables, own) = (&self.plane.control, bundle.changes.len());
+        let loose = loose.map(|due| tables.steps_at_most(bridge, due.as_change()) + own).sum::<usize>();
         let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
         let steps = bundle.steps + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
@@ -265,7 +267,8 @@ impl Vswitch {
             // A message that would be wrong in any state of the tables is refused at once.
             Message::FlowMod(fm) => {
                 self.check_flow_mod(bridge, conn.version(), &fm)?;
-                is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);
+                is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete)
+                    || fm.flags.contains(FlowFlags::CHECK_OVERLAP);
                 flow_mod = command(fm.command).into();
                 fm.recycle();
                 Kind::Flow

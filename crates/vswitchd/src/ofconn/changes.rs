@@ -311,24 +311,32 @@ mod tests {
     use crate::ofproto::{Ofproto, Purpose};
     use flow::{FieldId, Match};
     use host::rundir::RunDir;
+    use openflow::Codec;
     use openflow::connection::RequestHead;
+    use openflow::message::{BundleAdd, BundleControl, BundleFlags, FlowFlags, FlowMod as OfFlowMod};
     use switch::BridgeConfig;
 
     const RULES: u64 = 5_000;
 
-    #[test]
-    fn a_change_goes_on_while_its_connection_is_being_closed() {
+    /// A bridge with flows of port 1, and the number of a connection.
+    fn filled() -> (Vswitch, BridgeIdx, u64) {
         let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
         let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
         let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
         let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
         vswitch.bridges.insert(bridge, Ofproto::new(bridge, [2, 0, 0, 0, 0, 1], &Bridge::new("br0")));
         for address in 1..=RULES {
-            let matching = Match::any().with(FieldId::EthDst, address.into());
+            let matching = Match::any().with(FieldId::EthDst, address.into()).with(FieldId::InPort, 1);
             vswitch.plane.control.flow_mod(bridge, &FlowMod::add(matching, Vec::new()), 0).unwrap();
         }
+        let id = vswitch.connected(bridge, Purpose::Service, None, Instant::now()).unwrap();
+        (vswitch, bridge, id)
+    }
+
+    #[test]
+    fn a_change_goes_on_while_its_connection_is_being_closed() {
+        let (mut vswitch, bridge, id) = filled();
         let now = Instant::now();
-        let id = vswitch.connected(bridge, Purpose::Service, None, now).unwrap();
         let delete = Arc::new(FlowMod::delete(Match::any()));
         let one = Arc::new(One(bridge, Single::Flow(delete.clone())));
         vswitch.plane.control.begin(one, RULES as usize, 0);
@@ -342,5 +350,35 @@ mod tests {
         while vswitch.go_on_with_abandoned(Instant::now()) {}
         assert!(!vswitch.tables_are_changing());
         assert!(vswitch.conn(bridge, id).is_some(), "what it is still to read is not lost");
+    }
+
+    #[test]
+    fn additions_that_look_at_many_rules_for_overlap_are_made_in_turns() {
+        let (mut vswitch, bridge, id) = filled();
+        let mut conn = vswitch.bridges.get_mut(&bridge).unwrap().conns.remove(&id).unwrap();
+        let head = RequestHead::new(&[1, 14, 0, 8, 0, 0, 0, 1]);
+        let request = Request { xid: 1, head: &head };
+        let addition = |address: u128| OfFlowMod {
+            matching: Match::any().with(FieldId::InPort, 2).with(FieldId::EthSrc, address),
+            flags: FlowFlags::CHECK_OVERLAP,
+            ..OfFlowMod::add()
+        };
+        let made_in_turns = |vswitch: &mut Vswitch, conn: &mut OfConn| {
+            let change = conn.pending.take().expect("it takes turns");
+            assert!(matches!(change, Pending::Change(_)) && vswitch.tables_are_changing());
+            vswitch.abandon(bridge, change);
+            while vswitch.go_on_with_abandoned(Instant::now()) {}
+            vswitch.plane.control.flow_count(bridge, 0) as u64 - RULES
+        };
+        vswitch.flow_mod(bridge, &mut conn, &request, &mut addition(1)).unwrap();
+        assert_eq!(made_in_turns(&mut vswitch, &mut conn), 1);
+        let (bundle_id, flags) = (1, BundleFlags::empty());
+        let message = Message::FlowMod(Box::new(addition(2)));
+        let bytes = Codec::new(conn.version()).encode(1, &message).unwrap();
+        let add = BundleAdd { bundle_id, flags, xid: 1, message: Box::new(message), bytes };
+        vswitch.bundle_add(bridge, &mut conn, &request, add).unwrap();
+        let commit = BundleControl { bundle_id, kind: BundleControlType::CommitRequest, flags };
+        vswitch.bundle_control(bridge, &mut conn, &request, commit).unwrap();
+        assert_eq!(made_in_turns(&mut vswitch, &mut conn), 2);
     }
 }

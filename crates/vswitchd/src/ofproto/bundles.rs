@@ -38,7 +38,7 @@ pub(crate) struct Bundle {
     pub others: Vec<u32>,
     /// The indices of changes of ports.
     pub ports: Vec<u32>,
-    /// The indices of changes whose cost depends on the rules that they select.
+    /// The indices of changes whose cost depends on the rules that there are.
     pub loose: Vec<u32>,
     /// How many of them are of rules, by what they do.
     pub flow_mods: FlowModCounts,
