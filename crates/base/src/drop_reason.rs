@@ -109,6 +109,9 @@ drop_reasons! {
     TranslationError = "translation_error",
     /// A packet-in found its ring to the control thread full.
     PacketInRingFull = "packet_in_ring_full",
+    /// Packets of controllers, and those that taught a rule, hold their share of the pool already: they come
+    /// faster than a worker can send them.
+    PacketOutQuota = "packet_out_quota",
     /// The port was removed while the packet waited in it.
     PortRemoved = "port_removed",
     /// The worker ended while it held the packet.

@@ -7,21 +7,20 @@
 
 mod exchange;
 mod figures;
+mod handover;
 mod ports;
 mod workers;
 
 pub use figures::SlotTotals;
 pub use workers::{WORKER_STACK_BYTES, worker_name};
 
-use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
 use crate::conntrack::Tracker;
-use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::PacketIn;
 use crate::input::{ExactTier, Input};
 use crate::pipeline::Pipeline;
-use crate::stats::{PortCounters, QueueLoad, WorkerStats};
+use crate::stats::{Drops, PortCounters, QueueLoad, WorkerStats};
 use crate::transmission::TxHandle;
 use crate::worker::{Clock, Command, PortQueues, Reply, Shared, SteppedWorker};
 use base::hash::HashKey;
@@ -116,6 +115,8 @@ struct WorkerHandle<P: Pipeline> {
     effects: rtrb::Consumer<P::Effect>,
     packet_ins: rtrb::Consumer<PacketIn>,
     backlog: VecDeque<Command>,
+    /// Chunks of all packets that it was ever to execute actions on.
+    handed_over: u64,
     /// Commands that were sent and whose answers, which must not be lost, have yet to come.
     unanswered: usize,
     shared: Arc<Shared>,
@@ -228,6 +229,8 @@ pub struct Datapath<P: Pipeline> {
     dumped: BTreeMap<u64, Option<FlowPiece>>,
     /// What drivers of removed ports had dropped, by name of the reason.
     dropped_by_gone: BTreeMap<&'static str, u64>,
+    /// What no worker got.
+    dropped_here: Drops,
     slots_reserved: u32,
     never_sleeps: bool,
 }
@@ -264,6 +267,7 @@ impl<P: Pipeline> Datapath<P> {
             gone: VecDeque::new(),
             dumped: BTreeMap::new(),
             dropped_by_gone: BTreeMap::new(),
+            dropped_here: Drops::default(),
             slots_reserved: 0,
             never_sleeps: false,
         })
@@ -320,43 +324,6 @@ impl<P: Pipeline> Datapath<P> {
     }
 
     // ---- commands
-
-    /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. False if no buffer
-    /// is free.
-    pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
-        let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
-        packet.in_port = in_port;
-        self.execute_tracked(packet, None, actions)
-    }
-
-    /// The same for an existing packet, with the connection tracker's result for it, if any. False if there
-    /// is no worker.
-    pub fn execute_tracked(
-        &mut self,
-        packet: Packet,
-        tracked: Option<(Tracking, Tuple)>,
-        actions: Vec<DpAction>,
-    ) -> bool {
-        self.execute_again(packet, 0, tracked, actions)
-    }
-
-    /// The same for a packet that was recirculated before a worker handed it over. Those rounds count: a
-    /// packet that is handed over in each round reaches the limit like any other.
-    pub fn execute_again(
-        &mut self,
-        packet: Packet,
-        recirc_depth: u8,
-        tracked: Option<(Tracking, Tuple)>,
-        actions: Vec<DpAction>,
-    ) -> bool {
-        if self.workers.is_empty() {
-            self.cache.free(packet);
-            return false;
-        }
-        let input = self.input(packet.in_port, 0);
-        self.send(0, Command::Execute { input, packet, recirc_depth, tracked, actions });
-        true
-    }
 
     /// Forgets all cached flows. For `dpctl/del-flows` and `revalidator/purge`.
     pub fn flush_flows(&mut self) {

@@ -18,8 +18,8 @@ use crate::process::Process;
 use crate::rounds::{Now, Rounds, Sweep};
 use crate::schedule::{Admission, Burst, Pass, Schedule};
 use crate::stats::{QueueLoad, WorkerStats};
-use base::Watermark;
 use base::clock::tsc;
+use base::{Counter, Watermark};
 use packet::wait::{Bell, Waiter};
 use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Shared {
     pub fold_wanted: Watermark,
     /// The last request served.
     pub fold_done: Watermark,
+    /// Chunks of packets of the control thread on which the worker has executed actions.
+    pub executed: Counter,
     /// It polls for ever, and never sleeps.
     pub never_sleeps: AtomicBool,
 }
@@ -114,6 +116,9 @@ pub struct Worker<P: Pipeline> {
     /// When the last pass began, and whether packets came in it.
     pass_start: u64,
     was_busy: bool,
+    /// While packets come, none of the control thread's has its turn before this time: they take half of the
+    /// worker's time at most.
+    next_execution: u64,
     /// The queues from which packets came in this pass.
     brought: Vec<usize>,
     /// How many of them, the first ones, have nothing left to send. The packets of the others wait for the
@@ -147,6 +152,7 @@ impl<P: Pipeline> Worker<P> {
             measures_passes: false,
             pass_start: 0,
             was_busy: false,
+            next_execution: 0,
             brought: Vec::new(),
             sent: 0,
             cpu_read: (0, 0),
@@ -245,7 +251,8 @@ impl<P: Pipeline> Worker<P> {
             return Turn::Idle { end, is_done: false };
         }
         // Folding comes before sleep, so that counters are exact once traffic has stopped.
-        Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
+        let is_swept = self.sweep(self.schedule.is_idle(end));
+        Turn::Idle { end, is_done: is_swept && self.commands.is_empty() }
     }
 
     /// Sends what waits for the pass's end, and tells when that was done.

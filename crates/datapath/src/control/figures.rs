@@ -53,7 +53,8 @@ impl<P: Pipeline> Datapath<P> {
         self.ports.get(&no).map_or(&[], |e| &e.counters)
     }
 
-    /// Packets dropped for a reason by all workers and by the drivers of present and removed ports.
+    /// Packets dropped for a reason by all workers, on the way to them, and by the drivers of present and
+    /// removed ports.
     pub fn drops(&self, reason: DropReason) -> u64 {
         let by_drivers: u64 =
             self.ports.values().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
@@ -71,11 +72,12 @@ impl<P: Pipeline> Datapath<P> {
         DropReason::ALL.iter().copied().map(with_drivers).collect()
     }
 
-    /// Drops by workers and by the drivers of removed ports.
+    /// Drops by workers, before any got the packet, and by the drivers of removed ports.
     fn drops_but_by_drivers(&self, reason: DropReason) -> u64 {
         let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
         let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
-        by_workers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
+        let by_gone = self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0);
+        by_workers + self.dropped_here.get(reason) + by_gone
     }
 
     /// Packets that came in at a port and were dropped for a reason, including drops by its driver.

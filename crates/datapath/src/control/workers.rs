@@ -157,6 +157,7 @@ impl<P: Pipeline> Datapath<P> {
             effects,
             packet_ins,
             backlog: VecDeque::new(),
+            handed_over: 0,
             unanswered: 0,
             shared,
             stats,

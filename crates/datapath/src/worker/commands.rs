@@ -9,7 +9,8 @@ use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad};
 use crate::transmission::TxHandle;
 use base::PortNo;
-use packet::{Packet, RxQueue};
+use base::clock::tsc;
+use packet::{BURST, Packet, RxQueue};
 use std::sync::Arc;
 
 /// What the control thread asks of a worker.
@@ -142,6 +143,11 @@ pub const ANSWERS_AWAITED: usize = 1024;
 /// Places that other answers leave to those.
 const REPLIES_KEPT_FREE: usize = TOLD_UNASKED + ANSWERS_AWAITED;
 
+/// Most packets of the control thread that a pass executes actions on.
+const PACKETS_PER_PASS: usize = BURST;
+/// No more are begun after this time: the actions of one may be as long as those of a burst.
+const PACKETS_US: u64 = 50;
+
 impl Command {
     /// Whether a [`Reply`] follows that must not be lost.
     pub fn is_answered(&self) -> bool {
@@ -160,9 +166,16 @@ impl Command {
 }
 
 impl<P: Pipeline> Worker<P> {
-    /// Executes waiting commands. False if one says to stop.
+    /// Executes waiting commands; packets of the control thread only as long as this pass has time for them.
+    /// False if one says to stop.
     pub(super) fn obey(&mut self) -> bool {
-        while let Ok(command) = self.commands.pop() {
+        let start = tsc();
+        let is_too_early = self.was_busy && start < self.next_execution;
+        let mut packets_left = if is_too_early { 0 } else { PACKETS_PER_PASS };
+        // What was sent behind a packet that has to wait waits too, so that commands keep their order.
+        while self.commands.peek().is_ok_and(|c| packets_left > 0 || !matches!(c, Command::Execute { .. }))
+            && let Ok(command) = self.commands.pop()
+        {
             match command {
                 Command::AddRx { input, idx, queue, load } => self.add_rx(input, idx, queue, load),
                 Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
@@ -174,8 +187,13 @@ impl<P: Pipeline> Worker<P> {
                 Command::Release { ports, ticket } => self.release(&ports, ticket),
                 Command::Execute { mut input, packet, recirc_depth, tracked, actions } => {
                     input.idx = self.process.cache.input_of(input.port);
+                    let chunks = packet.segments().count() as u64;
                     self.process.execute_now(&mut input, (packet, recirc_depth), tracked, &actions);
+                    self.shared.executed.add(chunks);
                     self.answer(Reply::Spent(input, actions));
+                    let (end, most) = (tsc(), self.clock.ticks_per_ms * PACKETS_US / 1000);
+                    packets_left = if end - start < most { packets_left - 1 } else { 0 };
+                    self.next_execution = end + (end - start);
                 }
                 Command::Dump { ticket, from, mut out } => {
                     let next = self.process.cache.dump(from, out.capacity(), &mut out);

@@ -7,6 +7,7 @@ mod charged;
 mod chosen;
 mod deep;
 mod encapsulated;
+mod handover;
 mod heavy;
 mod hostile;
 mod learned;

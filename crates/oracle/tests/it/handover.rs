@@ -1,0 +1,83 @@
+//! Packets that the control thread hands over to a worker: more of them than it can send.
+
+use base::{DropReason, PortNo};
+use datapath::{Config, DpAction};
+use oracle::home::{Home, udp_frame};
+use oracle::rig::pool;
+use packet::BURST;
+
+fn to_port(no: u32) -> Vec<DpAction> {
+    vec![DpAction::Output(PortNo(no))]
+}
+
+/// Chunks that the packets may hold: a 16th of [`pool`].
+const SHARE: u64 = 8192 / 16;
+
+#[test]
+fn ports_have_their_turns_however_many_packets_the_control_thread_sends() {
+    let mut home = Home::new(Config::default());
+    (0..SHARE).for_each(|_| assert!(home.dp.execute(&udp_frame(), PortNo(1), to_port(2))));
+    home.floods[2].set_bursts(u64::MAX);
+    home.worker.turn();
+    let sent = home.floods[1].sent();
+    assert!((1..=BURST as u64).contains(&sent), "{sent}");
+    turn_until_sent(&mut home, SHARE);
+    // Dear ones leave as much time to the ports as they take, and none of them waits for ever.
+    let (dear, copies) = (50, 4_000);
+    let actions = vec![DpAction::Output(PortNo(2)); copies];
+    (0..dear).for_each(|_| assert!(home.dp.execute(&udp_frame(), PortNo(1), actions.clone())));
+    let turns = turn_until_sent(&mut home, SHARE + dear * copies as u64);
+    assert!(turns > 2 * dear, "{turns}");
+    assert_eq!(home.dp.worker_stats(0).drops.get(DropReason::OutputPortGone), 0);
+    home.floods[2].set_bursts(0);
+    home.settle();
+    drop((home.worker, home.dp));
+    assert_eq!(pool().stats().free, pool().stats().total);
+}
+
+/// Takes turns until as many packets have left port 2. Returns how many: in each, a burst has come in at port
+/// 3.
+fn turn_until_sent(home: &mut Home, wanted: u64) -> u64 {
+    let mut turns = 0;
+    while home.floods[1].sent() < wanted {
+        let before = home.floods[2].received();
+        home.worker.turn();
+        assert_eq!(home.floods[2].received(), before + BURST as u64);
+        turns += 1;
+    }
+    turns
+}
+
+#[test]
+fn commands_keep_their_order_behind_packets_that_wait_for_their_turn() {
+    let mut home = Home::new(Config::default());
+    (0..SHARE).for_each(|_| assert!(home.dp.execute(&udp_frame(), PortNo(1), to_port(2))));
+    let flows = home.dp.request_flows(0, 0).unwrap();
+    home.worker.turn();
+    assert!(home.dp.take_flows(flows).is_none(), "it overtook them");
+    // A worker that has some left has something to do.
+    home.settle();
+    assert_eq!(home.floods[1].sent(), SHARE);
+    assert!(home.dp.take_flows(flows).is_some());
+}
+
+#[test]
+fn packets_of_the_control_thread_hold_their_share_of_the_pool_at_most() {
+    let mut home = Home::new(Config::default());
+    for round in 1..=3 {
+        (0..2_000).for_each(|_| assert!(home.dp.execute(&udp_frame(), PortNo(1), to_port(2))));
+        let stats = pool().stats();
+        assert_eq!((stats.total - stats.free) as u64, SHARE);
+        assert_eq!(home.dp.drops(DropReason::PacketOutQuota), round * (2_000 - SHARE));
+        home.settle();
+        assert_eq!(home.floods[1].sent(), round * SHARE);
+    }
+    assert_eq!(pool().stats().free, pool().stats().total);
+    // A packet counts by its chunks.
+    (0..SHARE).for_each(|_| assert!(home.dp.execute(&[0; 9_000], PortNo(1), to_port(2))));
+    let stats = pool().stats();
+    let held = (stats.total - stats.free) as u64;
+    assert!((SHARE - 8..=SHARE).contains(&held), "{held}");
+    home.settle();
+    assert_eq!(pool().stats().free, pool().stats().total);
+}
