@@ -14,9 +14,11 @@ mod workers;
 pub use figures::SlotTotals;
 pub use workers::{WORKER_STACK_BYTES, worker_name};
 
+use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
 use crate::conntrack::Tracker;
+use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::PacketIn;
 use crate::input::{ExactTier, Input};
 use crate::pipeline::Pipeline;
@@ -163,6 +165,15 @@ struct Unassigned {
     tx: Vec<Box<dyn TxQueue>>,
 }
 
+/// A packet that waits for the end of an exchange of workers.
+struct Handover {
+    packet: Packet,
+    chunks: u64,
+    recirc_depth: u8,
+    tracked: Option<(Tracking, Tuple)>,
+    actions: Vec<DpAction>,
+}
+
 /// An exchange of workers in progress, see [`exchange`].
 struct Exchange {
     places: Vec<CpuSet>,
@@ -215,6 +226,11 @@ pub struct Datapath<P: Pipeline> {
     /// By the tickets of their commands.
     moving: BTreeMap<u64, Moving>,
     exchange: Option<Exchange>,
+    /// The ticket by which the first worker was to give up its queues for an exchange that was given up.
+    late: Option<u64>,
+    /// Packets for the first worker that wait until it has its outputs again, and their chunks.
+    kept: VecDeque<Handover>,
+    kept_chunks: u64,
     /// The workers wanted once the current exchange is over.
     workers_to_come: Option<(Vec<CpuSet>, CacheConfig)>,
     /// Queues of ports added meanwhile.
@@ -257,6 +273,9 @@ impl<P: Pipeline> Datapath<P> {
             released: Vec::new(),
             moving: BTreeMap::new(),
             exchange: None,
+            late: None,
+            kept: VecDeque::new(),
+            kept_chunks: 0,
             workers_to_come: None,
             newcomers: Vec::new(),
             awaited: Awaited::default(),
@@ -429,6 +448,7 @@ impl<P: Pipeline> Datapath<P> {
             }
             self.give_back(released);
         }
+        self.hand_over_kept();
     }
 
     /// Waits for answers to commands, at most [`PATIENCE`].
@@ -449,6 +469,7 @@ impl<P: Pipeline> Datapath<P> {
 
 impl<P: Pipeline> Drop for Datapath<P> {
     fn drop(&mut self) {
+        self.drop_kept();
         for n in 0..self.workers.len() {
             self.send(n, Command::Stop);
         }
@@ -458,7 +479,8 @@ impl<P: Pipeline> Drop for Datapath<P> {
             self.collect();
             std::thread::sleep(Duration::from_millis(1));
         }
-        for w in &mut self.workers {
+        for n in 0..self.workers.len() {
+            let w = &mut self.workers[n];
             if !w.has_ended() {
                 // The end of the process takes care of it. Removing the ports first tells the caller which
                 // worker is stuck.
@@ -469,6 +491,8 @@ impl<P: Pipeline> Drop for Datapath<P> {
             while let Ok(packet_in) = w.packet_ins.pop() {
                 self.cache.free(packet_in.packet);
             }
+            let backlog = std::mem::take(&mut w.backlog);
+            self.drop_unsent(backlog);
         }
     }
 }

@@ -303,6 +303,7 @@ impl<P: Pipeline> Worker<P> {
         for slot in 0..self.rx.len() {
             self.rx[slot].queue.close(&mut self.process.context.cache);
         }
+        self.drop_commands();
     }
 
     /// One burst from each queue that may be polled.

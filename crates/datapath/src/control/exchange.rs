@@ -10,6 +10,8 @@
 //! Steps 1 and 2 take as long as a worker needs for a burst. If one does not answer within [`PATIENCE`], the
 //! exchange is given up: queues return to the workers that they came from, and the stuck worker keeps what it
 //! has. A worker without queues cannot be stuck, so step 4 has no time limit.
+//!
+//! Packets that the control thread sends meanwhile wait until the first worker has outputs again.
 
 use super::*;
 use std::task::Poll;
@@ -50,7 +52,9 @@ impl<P: Pipeline> Datapath<P> {
                 }
                 continue;
             };
-            match self.advance(exchange, now) {
+            let advanced = self.advance(exchange, now);
+            self.hand_over_kept();
+            match advanced {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {}
@@ -77,7 +81,10 @@ impl<P: Pipeline> Datapath<P> {
                 let tickets: Vec<u64> = self.moving.keys().copied().collect();
                 return self.give_up(&tickets);
             }
-            Step::Releasing(tickets) if is_late => return self.give_up(tickets),
+            Step::Releasing(tickets) if is_late => {
+                self.late = tickets.first().copied();
+                return self.give_up(tickets);
+            }
             Step::Folding(ticket) if self.fold_done(*ticket) || is_late => {
                 for n in exchange.stay..self.workers.len() {
                     self.awaited.ask(n, "its end", now);
@@ -222,6 +229,7 @@ impl<P: Pipeline> Datapath<P> {
         while let Ok(packet_in) = w.packet_ins.pop() {
             self.left.push_back(Event::PacketIn(packet_in));
         }
+        self.drop_unsent(w.backlog);
         self.retired.push(Retired { stats: w.stats, slots: w.slots });
     }
 

@@ -4,10 +4,10 @@
 //! The first worker executes them, some in each of its passes. Until then they hold chunks that ports need to
 //! receive: a 16th of the pool at most. What exceeds that is dropped and counted
 //! ([`DropReason::PacketOutQuota`]), since a controller may send more than a worker can.
+//!
+//! While workers are exchanged, outputs are in transit. Packets wait until the worker has its own.
 
 use super::*;
-use crate::action::DpAction;
-use crate::conntrack::{Tracking, tuple::Tuple};
 
 /// Chunks that may always be held: enough for the largest packet.
 const CHUNKS_LEAST: usize = 64;
@@ -41,25 +41,63 @@ impl<P: Pipeline> Datapath<P> {
         tracked: Option<(Tracking, Tuple)>,
         actions: Vec<DpAction>,
     ) -> bool {
-        let Some(worker) = self.workers.first_mut() else {
+        if self.workers.is_empty() && self.exchange.is_none() {
             self.cache.free(packet);
             return false;
-        };
+        }
         let chunks = packet.segments().count() as u64;
         let share = (self.pool.config().chunks / 16).max(CHUNKS_LEAST) as u64;
-        if worker.handed_over - worker.shared.executed.get() + chunks > share {
-            self.drop_here(packet, DropReason::PacketOutQuota);
+        let of_worker = self.workers.first().map_or(0, |w| w.handed_over - w.shared.executed.get());
+        if of_worker + self.kept_chunks + chunks > share {
+            self.dropped_here.add(DropReason::PacketOutQuota, 1);
+            self.cache.free(packet);
             return true;
         }
-        worker.handed_over += chunks;
-        let input = self.input(packet.in_port, 0);
-        self.send(0, Command::Execute { input, packet, recirc_depth, tracked, actions });
+        let handover = Handover { packet, chunks, recirc_depth, tracked, actions };
+        if self.is_without_outputs() {
+            self.kept_chunks += chunks;
+            self.kept.push_back(handover);
+        } else {
+            self.hand_over(handover);
+        }
         true
     }
 
-    /// Drops a packet that no worker got.
-    fn drop_here(&mut self, packet: Packet, reason: DropReason) {
-        self.dropped_here.add(reason, 1);
-        self.cache.free(packet);
+    fn hand_over(&mut self, handover: Handover) {
+        let Handover { packet, chunks, recirc_depth, tracked, actions } = handover;
+        self.workers[0].handed_over += chunks;
+        let input = self.input(packet.in_port, 0);
+        self.send(0, Command::Execute { input, packet, recirc_depth, tracked, actions });
+    }
+
+    /// Whether the first worker gives up its outputs, or has yet to get them back.
+    fn is_without_outputs(&self) -> bool {
+        self.exchange.is_some() || self.late.is_some_and(|ticket| !self.awaited.have_answered(&[ticket]))
+    }
+
+    /// Hands over what waits, once the first worker has its outputs again.
+    pub(super) fn hand_over_kept(&mut self) {
+        if !self.kept.is_empty() && !self.is_without_outputs() {
+            self.kept_chunks = 0;
+            std::mem::take(&mut self.kept).into_iter().for_each(|handover| self.hand_over(handover));
+        }
+    }
+
+    /// Drops the packets of commands that a worker has not been sent before its end.
+    pub(super) fn drop_unsent(&mut self, backlog: VecDeque<Command>) {
+        for command in backlog {
+            if let Command::Execute { packet, .. } = command {
+                self.dropped_here.add(DropReason::WorkerStopped, 1);
+                self.cache.free(packet);
+            }
+        }
+    }
+
+    /// Drops packets that no worker will get.
+    pub(super) fn drop_kept(&mut self) {
+        for handover in std::mem::take(&mut self.kept) {
+            self.dropped_here.add(DropReason::WorkerStopped, 1);
+            self.cache.free(handover.packet);
+        }
     }
 }

@@ -8,8 +8,8 @@ use crate::input::Input;
 use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad};
 use crate::transmission::TxHandle;
-use base::PortNo;
 use base::clock::tsc;
+use base::{DropReason, PortNo};
 use packet::{BURST, Packet, RxQueue};
 use std::sync::Arc;
 
@@ -204,6 +204,16 @@ impl<P: Pipeline> Worker<P> {
             }
         }
         true
+    }
+
+    /// Drops the packets of commands that are left when the worker ends.
+    pub(super) fn drop_commands(&mut self) {
+        while let Ok(command) = self.commands.pop() {
+            if let Command::Execute { packet, .. } = command {
+                self.stats().rx.add(1);
+                self.process.context.drop_late(packet, DropReason::WorkerStopped);
+            }
+        }
     }
 
     /// A command is sent when there is a place for its answer, so none is lost. What is only spent does not

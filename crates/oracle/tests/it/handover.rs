@@ -1,10 +1,15 @@
-//! Packets that the control thread hands over to a worker: more of them than it can send.
+//! Packets that the control thread hands over to a worker: more of them than it can send, and while workers
+//! are exchanged.
 
+use crate::threads::exchange;
 use base::{DropReason, PortNo};
-use datapath::{Config, DpAction};
-use oracle::home::{Home, udp_frame};
+use datapath::{CacheConfig, Config, Datapath, DpAction};
+use oracle::home::{Home, bridge_of, udp_frame};
 use oracle::rig::pool;
 use packet::BURST;
+use packet::thread::CpuSet;
+use std::task::Poll;
+use std::time::Instant;
 
 fn to_port(no: u32) -> Vec<DpAction> {
     vec![DpAction::Output(PortNo(no))]
@@ -79,5 +84,65 @@ fn packets_of_the_control_thread_hold_their_share_of_the_pool_at_most() {
     let held = (stats.total - stats.free) as u64;
     assert!((SHARE - 8..=SHARE).contains(&held), "{held}");
     home.settle();
+    assert_eq!(pool().stats().free, pool().stats().total);
+}
+
+#[test]
+fn packets_that_the_control_thread_sends_while_workers_are_exchanged_are_sent_by_the_new_ones() {
+    let (domain, switch, ..) = bridge_of(&[1, 2]);
+    let config = Config::default();
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = crate::threads::links(&mut dp, &[1, 2]);
+    for round in 0..20 {
+        // More, fewer, all anew.
+        let places = vec![CpuSet::all(); 1 + round % 3];
+        let max_idle_ms = config.cache.max_idle_ms + (round / 2) as u32;
+        dp.begin_workers(&places, CacheConfig { max_idle_ms, ..config.cache }).unwrap();
+        let mut in_round = 0;
+        loop {
+            let is_over = match dp.poll_workers(Instant::now()) {
+                Poll::Ready(result) => result.map(|()| true).unwrap(),
+                Poll::Pending => false,
+            };
+            if in_round < 10 {
+                assert!(dp.execute(&udp_frame(), PortNo(1), to_port(2)));
+                in_round += 1;
+            }
+            if is_over {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        crate::threads::wait_sent(&links[1..], in_round);
+    }
+    // Nor are they more than at other times.
+    dp.begin_workers(&[CpuSet::all()], config.cache).unwrap();
+    assert!(dp.poll_workers(Instant::now()).is_pending());
+    (0..2_000).for_each(|_| assert!(dp.execute(&udp_frame(), PortNo(1), to_port(2))));
+    assert_eq!(dp.drops(DropReason::PacketOutQuota), 2_000 - SHARE);
+    while dp.poll_workers(Instant::now()).is_pending() {
+        std::thread::yield_now();
+    }
+    crate::threads::wait_sent(&links[1..], SHARE as usize);
+    let others = DropReason::ALL.iter().filter(|reason| **reason != DropReason::PacketOutQuota);
+    assert_eq!(others.map(|reason| dp.drops(*reason)).sum::<u64>(), 0);
+    exchange(&mut dp, &[CpuSet::all(), CpuSet::all()], config.cache).unwrap();
+    drop(dp);
+    assert_eq!(pool().stats().free, pool().stats().total);
+}
+
+#[test]
+fn packets_that_wait_when_the_datapath_ends_return_to_the_pool() {
+    let (domain, switch, ..) = bridge_of(&[1, 2]);
+    let config = Config::default();
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    dp.start_worker(None).unwrap();
+    let _links = crate::threads::links(&mut dp, &[1, 2]);
+    let cache = CacheConfig { max_idle_ms: config.cache.max_idle_ms + 1, ..config.cache };
+    dp.begin_workers(&[CpuSet::all()], cache).unwrap();
+    assert!(dp.poll_workers(Instant::now()).is_pending());
+    (0..100).for_each(|_| assert!(dp.execute(&udp_frame(), PortNo(1), to_port(2))));
+    drop(dp);
     assert_eq!(pool().stats().free, pool().stats().total);
 }

@@ -186,7 +186,7 @@ fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
 }
 
 /// Has other workers, and waits until they are there.
-fn exchange(
+pub fn exchange(
     dp: &mut Datapath<switch::Switch>,
     places: &[CpuSet],
     cache: datapath::CacheConfig,
@@ -263,12 +263,17 @@ fn a_worker_does_not_hold_up_a_fold_that_was_asked_for_before_it_came() {
     assert!(dp.fold(Duration::from_secs(10)), "later ones it serves");
 }
 
-/// A port whose transmit queue holds the worker that sends there until somebody lets it go.
-fn held_port(dp: &mut Datapath<switch::Switch>, no: PortNo) -> [Arc<std::sync::Barrier>; 2] {
+/// A port whose transmit queue holds the worker that sends there until somebody lets it go; and how often the
+/// queue was closed.
+fn held_port(
+    dp: &mut Datapath<switch::Switch>,
+    no: PortNo,
+) -> ([Arc<std::sync::Barrier>; 2], Arc<AtomicU64>) {
     let gate = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
-    let held = Held { gate: gate.clone(), sent: Arc::default(), is_new: true };
+    let closed = Arc::new(AtomicU64::new(0));
+    let held = Held { gate: gate.clone(), sent: Arc::default(), closed: closed.clone(), is_new: true };
     dp.add_port(no, Box::new(HeldPort(Some(held)))).unwrap();
-    gate
+    (gate, closed)
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
     let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
     (0..2).for_each(|_| _ = dp.start_worker(None).unwrap());
     let links = links(&mut dp, &[1, 2, 4]);
-    let gate = held_port(&mut dp, PortNo(3));
+    let (gate, _) = held_port(&mut dp, PortNo(3));
     let from = |port: u128| Match::any().with(FieldId::InPort, port);
     control.flow_mod(bridge, &FlowMod::add(from(1), vec![output(3)]), 0).unwrap();
     control.flow_mod(bridge, &FlowMod::add(from(2), vec![output(4)]), 0).unwrap();
@@ -305,6 +310,9 @@ fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
     give_up(&mut dp);
     dp.move_queue(PortNo(1), 0, 1 - stuck).unwrap();
     give_up(&mut dp);
+    // What it is to send now waits for its outputs.
+    assert_eq!(stuck, 0);
+    assert!(dp.execute(&udp_frame(), PortNo(1), vec![datapath::DpAction::Output(PortNo(4))]));
     // A queue that is to go there, and is then called back, does not wait for it.
     dp.move_queue(PortNo(2), 0, stuck).unwrap();
     dp.move_queue(PortNo(2), 0, 1 - stuck).unwrap();
@@ -317,7 +325,7 @@ fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
     control.flow_mod(bridge, &FlowMod::add(from(1), vec![output(4)]), 0).unwrap();
     links[0].receive(vec![udp_frame(); 7]);
     let mut sent = 0;
-    while sent < 7 {
+    while sent < 8 {
         sent += links[2].take_sent().len();
         dp.events(0);
         assert!(Instant::now() < end, "{sent} frames came out");
@@ -332,7 +340,7 @@ fn the_end_of_the_datapath_does_not_wait_for_a_stuck_worker() {
     let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
     dp.start_worker(None).unwrap();
     let links = links(&mut dp, &[1]);
-    let gate = held_port(&mut dp, PortNo(3));
+    let (gate, _) = held_port(&mut dp, PortNo(3));
     control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(3)]), 0).unwrap();
     links[0].receive(vec![udp_frame(); 1]);
     gate[0].wait();
@@ -438,7 +446,8 @@ fn a_workers_accounts_add_up_to_its_time() {
 /// passed.
 struct Held {
     gate: [Arc<std::sync::Barrier>; 2],
-    sent: Arc<std::sync::atomic::AtomicU64>,
+    sent: Arc<AtomicU64>,
+    closed: Arc<AtomicU64>,
     is_new: bool,
 }
 
@@ -449,6 +458,9 @@ impl packet::TxQueue for Held {
         }
         self.sent.fetch_add(batch.len() as u64, std::sync::atomic::Ordering::Relaxed);
         cache.free_all(batch);
+    }
+    fn close(&mut self, _cache: &mut packet::PoolCache) {
+        self.closed.fetch_add(1, Relaxed);
     }
 }
 
@@ -488,7 +500,7 @@ fn a_worker_that_finds_a_shared_queue_in_use_goes_on_and_its_packets_are_sent() 
     let links = links(&mut dp, &[1, 2, 4]);
     let gate = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
     let sent = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let held = Held { gate: gate.clone(), sent: sent.clone(), is_new: true };
+    let held = Held { gate: gate.clone(), sent: sent.clone(), closed: Arc::default(), is_new: true };
     dp.add_port(PortNo(3), Box::new(HeldPort(Some(held)))).unwrap();
     control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(3), output(4)]), 0).unwrap();
     // The worker of port 1 is in the queue, and stays there.
