@@ -125,6 +125,11 @@ impl SharedTx {
         Some(f(queue.as_mut()))
     }
 
+    /// Records that a worker that has left will use the queue again, and then leave once more.
+    pub fn join(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Records that a worker will not use the queue any more. The last one is passed the queue in `last`,
     /// after the packets left beside it, if any, were passed to `left`.
     pub fn leave(&self, left: impl FnMut(Packet), last: impl FnOnce(&mut dyn TxQueue)) {
@@ -259,6 +264,10 @@ mod tests {
             .collect();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         assert_eq!(last.load(Relaxed), 1);
+        // Those that join later leave later.
+        (0..2).for_each(|_| shared.join());
+        (0..2).for_each(|_| shared.leave(|_| {}, |_| _ = last.fetch_add(1, Relaxed)));
+        assert_eq!(last.load(Relaxed), 2);
         assert_eq!(sent.try_iter().count() + unsent.load(Relaxed), WORKERS * ROUNDS);
         assert_eq!(pool.stats().free, 4096);
     }

@@ -130,6 +130,9 @@ impl<P: Pipeline> Datapath<P> {
             if let Some(entry) = self.ports.get(port)
                 && let Some(handle) = tx.take()
             {
+                if let TxHandle::Shared(queue) = &handle {
+                    queue.join();
+                }
                 let counters = entry.counters[worker].clone();
                 self.send(worker, Command::AddTx { port: *port, handle, counters });
             }

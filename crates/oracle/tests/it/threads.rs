@@ -283,7 +283,7 @@ fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
     let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
     (0..2).for_each(|_| _ = dp.start_worker(None).unwrap());
     let links = links(&mut dp, &[1, 2, 4]);
-    let (gate, _) = held_port(&mut dp, PortNo(3));
+    let (gate, closed) = held_port(&mut dp, PortNo(3));
     let from = |port: u128| Match::any().with(FieldId::InPort, port);
     control.flow_mod(bridge, &FlowMod::add(from(1), vec![output(3)]), 0).unwrap();
     control.flow_mod(bridge, &FlowMod::add(from(2), vec![output(4)]), 0).unwrap();
@@ -330,6 +330,9 @@ fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
         dp.events(0);
         assert!(Instant::now() < end, "{sent} frames came out");
     }
+    // The queue that they share is closed when the last of them has given it up.
+    drop(dp.remove_port(PortNo(3)).unwrap());
+    assert_eq!(closed.load(Relaxed), 1);
     exchange(&mut dp, &[CpuSet::all()], config.cache).unwrap();
     assert_eq!(dp.workers(), 1);
 }
