@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to answer before it is reported. Workers look for commands between two bursts.
+/// How long a worker may take to answer before it is reported. Workers look for commands in every pass;
+/// packets of the control thread that were sent before take their turn first.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A worker that does not answer.

@@ -170,7 +170,7 @@ impl<P: Pipeline> Worker<P> {
     /// False if one says to stop.
     pub(super) fn obey(&mut self) -> bool {
         let start = tsc();
-        let is_too_early = self.was_busy && start < self.next_execution;
+        let is_too_early = self.was_busy && start < self.next_execution && !self.owes_answer();
         let mut packets_left = if is_too_early { 0 } else { PACKETS_PER_PASS };
         // What was sent behind a packet that has to wait waits too, so that commands keep their order.
         while self.commands.peek().is_ok_and(|c| packets_left > 0 || !matches!(c, Command::Execute { .. }))
@@ -204,6 +204,15 @@ impl<P: Pipeline> Worker<P> {
             }
         }
         true
+    }
+
+    /// Whether the control thread waits for the answer to a command behind packets.
+    fn owes_answer(&mut self) -> bool {
+        let sent = self.commands.slots();
+        self.commands.read_chunk(sent).is_ok_and(|sent| {
+            let (first, second) = sent.as_slices();
+            first.iter().chain(second).any(Command::is_answered)
+        })
     }
 
     /// Drops the packets of commands that are left when the worker ends.
