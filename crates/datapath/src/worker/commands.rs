@@ -169,6 +169,9 @@ impl<P: Pipeline> Worker<P> {
     /// Executes waiting commands; packets of the control thread only as long as this pass has time for them.
     /// False if one says to stop.
     pub(super) fn obey(&mut self) -> bool {
+        if self.commands.is_empty() {
+            return true;
+        }
         let start = tsc();
         let is_too_early = self.was_busy && start < self.next_execution && !self.owes_answer();
         let mut packets_left = if is_too_early { 0 } else { PACKETS_PER_PASS };

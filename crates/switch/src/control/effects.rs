@@ -76,9 +76,9 @@ impl Inner {
         };
         if *limit != 0 {
             self.index_cookies(*bridge, of.table_id);
-        }
-        if *limit != 0 && self.learned_count(of) >= *limit {
-            return self.refuse(Refusal::Limit(of, *limit), now_ms);
+            if self.learned_count(of) >= *limit {
+                return self.refuse(Refusal::Limit(of, *limit), now_ms);
+            }
         }
         match self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader) {
             Ok(_) => {}
