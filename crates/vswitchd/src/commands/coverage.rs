@@ -36,6 +36,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("netdev_sent", sum(|w| w.tx.get())),
         ("ofproto_flow_mod", c.flow_mods),
         ("ofproto_flow_removed", c.flows_removed),
+        ("ofproto_learn_refused", vswitch.plane.control.learn_refused()),
         ("ofproto_packet_in", c.packet_ins),
         ("ofproto_slow_path", c.slow_path),
         ("ofproto_packet_in_lost", c.packet_ins_lost),
