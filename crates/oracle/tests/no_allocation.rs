@@ -132,6 +132,13 @@ fn flows_that_never_come_again_allocate_nothing_once_warm() {
             home.rule(1_000 + source as i32, m, vec![output(2), output(3)]);
         }
         home.floods.iter().for_each(|f| f.set_flows(2_000));
+        // A place keeps the room for the longest list that it ever had. Let all places have long ones: those
+        // of flows in use would get them one by one.
+        (1..=4).for_each(|port| home.flood(port, 64));
+        home.pump();
+        home.turn_for(2_100);
+        home.flood(3, 256);
+        home.pump();
         for _ in 0..6 {
             (1..=4).for_each(|port| home.flood(port, 64));
             home.pump();
