@@ -22,6 +22,12 @@ const SWEEP_MAX: u64 = 1_024;
 /// within seconds, without slowing traffic.
 const REMOVALS_PER_MS: u32 = 250;
 
+/// Places that a pass without packets flushes, and a command at once, so that nothing of a small cache is
+/// left.
+pub(crate) const FLUSHED_AT_ONCE: u32 = 1_024;
+/// Places that a pass with packets flushes: 30 microseconds' worth.
+pub(crate) const FLUSHED_BESIDE_PACKETS: u32 = 64;
+
 /// What the worker knows when it asks what to sweep.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {

@@ -15,7 +15,7 @@ pub(crate) mod commands;
 use crate::input::Input;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
-use crate::rounds::{Now, Rounds, Sweep};
+use crate::rounds::{FLUSHED_AT_ONCE, FLUSHED_BESIDE_PACKETS, Now, Rounds, Sweep};
 use crate::schedule::{Admission, Burst, Pass, Schedule};
 use crate::stats::{QueueLoad, WorkerStats};
 use base::clock::tsc;
@@ -440,10 +440,15 @@ impl<P: Pipeline> Worker<P> {
 
     /// Sweeps the caches as [`Rounds`] says. True when there is nothing to do before the next round.
     fn sweep(&mut self, is_idle: bool) -> bool {
+        let is_flushing = self.process.cache.is_flushing();
+        if is_flushing {
+            let count = if self.was_busy { FLUSHED_BESIDE_PACKETS } else { FLUSHED_AT_ONCE };
+            self.process.cache.flush_some(count);
+        }
         let (now_ms, received) = (self.process.now_ms, self.stats().rx.get());
         let (wanted, served) = (self.shared.fold_wanted.reached(), self.shared.fold_done.reached());
         let (count, begins) = match self.rounds.next(Now { now_ms, received, wanted, served, is_idle }) {
-            Sweep::Done => return true,
+            Sweep::Done => return !is_flushing,
             Sweep::Later => return false,
             Sweep::Go { count, begins } => (count, begins),
         };

@@ -49,7 +49,7 @@ impl FlowCache {
                 return Some(idx);
             }
             let e = &self.mega.entries[idx as usize];
-            if e.is_free() {
+            if e.is_free() || self.flush.has(idx) {
                 continue;
             }
             taken += 1;

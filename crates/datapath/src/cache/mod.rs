@@ -20,6 +20,7 @@ pub mod counts;
 mod dump;
 pub mod entry;
 mod firsts;
+mod flush;
 mod fresh;
 pub mod index;
 mod large;
@@ -54,6 +55,7 @@ use entry::{
 use firsts::Firsts;
 use flow::extract::{LongKey, PlainKey};
 use flow::{FieldId, Key, Mask};
+use flush::Flush;
 use fresh::Fresh;
 pub use fresh::Probed;
 use index::{Index, Probe};
@@ -190,6 +192,7 @@ pub struct FlowCache {
     recents: Recents,
     /// What the present burst has installed.
     fresh: Fresh,
+    flush: Flush,
     /// The number of megaflows ever made, which provides their serial numbers.
     megaflows_made: u64,
     by_port: PortTable<InputIdx>,
@@ -245,6 +248,7 @@ impl FlowCache {
             inputs: vec![InputPort::default()],
             recents: Recents::new(),
             fresh: Fresh::default(),
+            flush: Flush::default(),
             megaflows_made: 0,
             by_port: PortTable::new(),
             evictions: 0,

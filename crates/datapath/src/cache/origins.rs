@@ -183,7 +183,7 @@ mod tests {
         assert!(!install(&mut cache, PortNo(1), round(2, 10_000)));
         assert!(install(&mut cache, PortNo(1), round(0, 0)));
         assert!(install(&mut cache, PortNo(2), round(2, 10_000)));
-        cache.flush();
+        cache.flush_all();
         assert!(install(&mut cache, PortNo(1), round(2, 10_000)));
     }
 }

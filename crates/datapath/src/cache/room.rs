@@ -55,7 +55,7 @@ impl FlowCache {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::Translation;
     use crate::cache::entry::Entry;
@@ -65,7 +65,7 @@ mod tests {
     use flow::{FieldId, Key};
 
     /// Installs a flow of its own for a source address, as its first packet does. Whether there was a place.
-    fn install(cache: &mut FlowCache, src: u32, now_ms: u64) -> bool {
+    pub fn install(cache: &mut FlowCache, src: u32, now_ms: u64) -> bool {
         cache.set_now(now_ms);
         let input = cache.input_of(PortNo(1));
         let mut key = Key::default();
@@ -78,6 +78,18 @@ mod tests {
         let at = Moment { version: Version(1), now: Stamp::of(now_ms) };
         let installed = cache.install(input, (&key, &probed), || ExactKey::Whole(&key), &t, at);
         matches!(installed, Some(Installed::Megaflow(_)))
+    }
+
+    /// Makes an exact entry from a megaflow, for a packet from this address. Whether there was a place.
+    pub fn promote(cache: &mut FlowCache, megaflow: u32, src: u32) -> bool {
+        let Entry { decision, sort, set, marks, .. } = *cache.entry(Which::Mega, megaflow);
+        let at = Moment { version: Version(1), now: Stamp::of(0) };
+        let mask = cache.entry(Which::Mega, megaflow).key.mask();
+        let mut key = Key::default();
+        key.set(FieldId::NwSrc, src.into());
+        let (hash, _) = cache.exact_probe(&ExactKey::Whole(&key));
+        let from = FlowRef { decision, mask, sort, set, marks, at };
+        cache.insert_exact(&ExactKey::Whole(&key), hash, &from).is_some()
     }
 
     #[test]
@@ -98,13 +110,7 @@ mod tests {
         assert_eq!(cache.size().megaflows, FLOWS as usize);
         // Of a megaflow that has an exact entry, packets do not miss it.
         let megaflow = cache.mega.hand % FLOWS + 1;
-        let Entry { decision, sort, set, marks, .. } = *cache.entry(Which::Mega, megaflow);
-        let at = Moment { version: Version(1), now: Stamp::of(0) };
-        let mask = cache.entry(Which::Mega, megaflow).key.mask();
-        let from = FlowRef { decision, mask, sort, set, marks, at };
-        let key = Key::default();
-        let (hash, _) = cache.exact_probe(&ExactKey::Whole(&key));
-        cache.insert_exact(&ExactKey::Whole(&key), hash, &from).expect("there is room");
+        assert!(promote(&mut cache, megaflow, 0));
         assert_eq!(installed(&mut cache, 1, u64::from(IN_USE_MS) + 1), 1);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::counts::Counts;
 use super::entry::{Body, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
+use super::flush::Place;
 use super::masks::NO_SORT;
 use super::masks::dp_port;
 use super::sorts::Sights;
@@ -239,12 +240,39 @@ impl FlowCache {
         }
     }
 
+    /// From now on, [`Self::flush_some`] has something to remove: whatever is cached now. Dumps no longer
+    /// show it.
+    pub fn begin_flush(&mut self) {
+        self.flush.ask(self.mega.high);
+    }
+
+    /// Whether something is still to be flushed.
+    #[inline(always)]
+    pub fn is_flushing(&self) -> bool {
+        self.flush.is_open()
+    }
+
+    /// Visits the next `count` places that are to be flushed, and removes their entries after folding them.
+    #[cold]
+    #[inline(never)]
+    pub fn flush_some(&mut self, count: u32) {
+        for _ in 0..count {
+            let (which, place) = match self.flush.take(self.exact.high) {
+                Some(Place::Mega(place)) => (Which::Mega, place),
+                Some(Place::Exact(place)) => (Which::Exact, place),
+                None => return,
+            };
+            let tier = self.tier(which);
+            prefetch_at(&tier.entries, (place + SWEEP_AHEAD).min(tier.high) as usize);
+            self.remove(which, place);
+        }
+    }
+
     /// Removes everything, after folding it.
-    pub fn flush(&mut self) {
-        for which in [Which::Exact, Which::Mega] {
-            for idx in 1..=self.tier(which).high {
-                self.remove(which, idx);
-            }
+    pub fn flush_all(&mut self) {
+        self.begin_flush();
+        while self.is_flushing() {
+            self.flush_some(u32::MAX);
         }
     }
 
@@ -252,7 +280,7 @@ impl FlowCache {
     #[cold]
     #[inline(never)]
     pub(super) fn forget_all(&mut self, now: Version) {
-        self.flush();
+        self.flush_all();
         (self.round_began, self.swept) = (now, now);
     }
 
@@ -351,3 +379,72 @@ impl FlowCache {
 
 /// By how many entries each step of a sweep is ahead of the next: about as long as memory takes.
 const SWEEP_AHEAD: u32 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::CacheConfig;
+    use crate::cache::room::tests::{install, promote};
+    use base::hash::HashKey;
+
+    const FLOWS: u32 = 1_000;
+
+    fn cache_with_flows() -> FlowCache {
+        let config = CacheConfig { flow_limit: 2 * FLOWS as usize, max_idle_ms: 10_000 };
+        let mut cache = FlowCache::new(config, HashKey::from_seed(1), Default::default()).unwrap();
+        assert!((0..FLOWS).all(|src| install(&mut cache, src, 0)));
+        assert!((1..=FLOWS / 2).all(|megaflow| promote(&mut cache, megaflow, megaflow)));
+        cache
+    }
+
+    fn shown(cache: &FlowCache) -> usize {
+        let mut flows = Vec::new();
+        assert_eq!(cache.dump(0, 4_000, &mut flows), None);
+        flows.len()
+    }
+
+    #[test]
+    fn what_was_cached_is_shown_to_nobody_and_goes_in_steps_whatever_comes_meanwhile() {
+        let mut cache = cache_with_flows();
+        cache.begin_flush();
+        assert_eq!((cache.size().megaflows, cache.size().exact, shown(&cache)), (1_000, 500, 0));
+        // Packets still find megaflows that are to go, and exact entries are made from them.
+        let (mut made, mut steps) = (0, 0);
+        while cache.is_flushing() {
+            let before = cache.size();
+            if cache.size().megaflows as u32 > FLOWS / 2 {
+                assert!(promote(&mut cache, FLOWS, FLOWS + steps) && install(&mut cache, FLOWS + steps, 0));
+                made += 1;
+            }
+            cache.flush_some(10);
+            let after = cache.size();
+            let gone = before.megaflows + before.exact - after.megaflows.min(before.megaflows) - after.exact;
+            assert!(gone <= 10, "{gone} places at once");
+            steps += 1;
+        }
+        assert!(made > 10 && steps > 150, "{made} {steps}");
+        assert_eq!(cache.size().exact, 0, "all were made from flows that had to go");
+        let left = cache.size().megaflows;
+        assert!(0 < left && left <= made, "{left} of those that came meanwhile");
+        assert_eq!(shown(&cache), left);
+        cache.flush_all();
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn requests_that_come_before_the_last_is_done_reach_every_place() {
+        let mut cache = cache_with_flows();
+        for _ in 0..FLOWS / 10 {
+            cache.begin_flush();
+            cache.flush_some(10);
+        }
+        assert_eq!((cache.size().megaflows, cache.is_flushing()), (0, true));
+        // A place that has been visited is asked for anew.
+        assert!(install(&mut cache, 1, 0));
+        cache.begin_flush();
+        while cache.is_flushing() {
+            cache.flush_some(10);
+        }
+        assert!(cache.is_empty());
+    }
+}

@@ -6,6 +6,7 @@ use crate::cache::DumpedFlow;
 use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::input::Input;
 use crate::pipeline::Pipeline;
+use crate::rounds::FLUSHED_AT_ONCE;
 use crate::stats::{PortCounters, QueueLoad};
 use crate::transmission::TxHandle;
 use base::clock::tsc;
@@ -80,7 +81,8 @@ pub enum Command {
         /// With capacity reserved.
         out: Vec<DumpedFlow>,
     },
-    /// Forget all flows.
+    /// Forget all flows that are cached now: those of a small cache at once, and more in steps beside
+    /// packets.
     Flush,
     /// End the thread.
     Stop,
@@ -202,7 +204,10 @@ impl<P: Pipeline> Worker<P> {
                     let next = self.process.cache.dump(from, out.capacity(), &mut out);
                     self.answer(Reply::Dump { ticket, flows: out, next });
                 }
-                Command::Flush => self.process.cache.flush(),
+                Command::Flush => {
+                    self.process.cache.begin_flush();
+                    self.process.cache.flush_some(FLUSHED_AT_ONCE);
+                }
                 Command::Stop => return false,
             }
         }

@@ -86,3 +86,25 @@ fn a_worker_that_is_rarely_on_its_core_serves_requests_in_time() {
         home.flood(1, TURNS);
     }
 }
+
+/// What a command flushes goes in steps between bursts, and before the worker sleeps.
+#[test]
+fn a_flush_keeps_no_burst_waiting_for_more_than_a_step() {
+    const BURSTS: u64 = 500;
+    let _time = crate::stopped_time();
+    let mut home = saturated();
+    home.floods[0].set_flows(1);
+    home.floods[0].set_bursts(BURSTS);
+    let received = home.floods[0].received();
+    home.dp.flush_flows();
+    while home.floods[0].bursts_left() > 0 {
+        home.worker.turn();
+    }
+    assert_eq!(home.floods[0].received() - received, BURSTS * packet::BURST as u64);
+    let idle_turns = (0..).take_while(|_| home.worker.turn()).count() as u64;
+    // 1,024 places with the command, 64 with each burst, 1,024 with each turn that has none.
+    let left = FLOWS - 1_024 - 64 * BURSTS;
+    assert!(idle_turns >= left / 1_024, "{idle_turns} turns for {left} flows");
+    home.turn_for(200);
+    assert_eq!(home.dp.worker_stats(0).exact_entries.get(), 1, "that of the bursts, cached anew");
+}
