@@ -8,6 +8,7 @@
 mod exchange;
 mod figures;
 mod handover;
+mod held;
 mod ports;
 mod workers;
 
@@ -29,6 +30,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
+use held::Held;
 use packet::thread::CpuSet;
 use packet::wait::Bell;
 use packet::{Packet, Pool, PoolCache, Port, PortStats, RxQueue, SharedTx, TxQueue};
@@ -117,8 +119,8 @@ struct WorkerHandle<P: Pipeline> {
     effects: rtrb::Consumer<P::Effect>,
     packet_ins: rtrb::Consumer<PacketIn>,
     backlog: VecDeque<Command>,
-    /// Chunks of all packets that it was ever to execute actions on.
-    handed_over: u64,
+    /// Chunks of packets that it is to execute actions on.
+    handed_over: Held,
     /// Commands that were sent and whose answers, which must not be lost, have yet to come.
     unanswered: usize,
     shared: Arc<Shared>,
@@ -167,6 +169,7 @@ struct Unassigned {
 
 /// A packet that waits for the end of an exchange of workers.
 struct Handover {
+    bridge: u32,
     packet: Packet,
     chunks: u64,
     recirc_depth: u8,
@@ -230,7 +233,7 @@ pub struct Datapath<P: Pipeline> {
     late: Option<u64>,
     /// Packets for the first worker that wait until it has its outputs again, and their chunks.
     kept: VecDeque<Handover>,
-    kept_chunks: u64,
+    kept_chunks: Held,
     /// The workers wanted once the current exchange is over.
     workers_to_come: Option<(Vec<CpuSet>, CacheConfig)>,
     /// Queues of ports added meanwhile.
@@ -275,7 +278,7 @@ impl<P: Pipeline> Datapath<P> {
             exchange: None,
             late: None,
             kept: VecDeque::new(),
-            kept_chunks: 0,
+            kept_chunks: Held::default(),
             workers_to_come: None,
             newcomers: Vec::new(),
             awaited: Awaited::default(),

@@ -71,7 +71,7 @@ mod tests {
         for zone in [1, 2] {
             let packet = plane.dp.cache().alloc_frame(&FRAME).unwrap();
             let commit = Request { zone, commit: true, ..Request::default() };
-            assert!(plane.dp.execute_tracked(packet, None, vec![DpAction::Ct(commit.into())]));
+            assert!(plane.dp.execute_tracked(0, packet, None, vec![DpAction::Ct(commit.into())]));
         }
         while plane.dp.tracker().count() < 2 {
             worker.turn();

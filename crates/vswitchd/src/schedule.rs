@@ -141,7 +141,7 @@ impl Vswitch {
                     if spec.bridge == bridge.0 && spec.slow_path =>
                 {
                     let drop = vec![DpAction::Drop(DropReason::RxNoBridge)];
-                    self.plane.dp.execute_tracked(packet, None, drop);
+                    self.plane.dp.execute_tracked(spec.bridge, packet, None, drop);
                 }
                 Event::PacketIn(packet_in) if packet_in.spec.bridge == bridge.0 => {
                     self.counts.packet_ins_lost += 1;

@@ -8,19 +8,20 @@ use datapath::{DpAction, PacketIn, Pipeline, Translation};
 use flow::{FieldId, extract_keeping_metadata};
 use packet::Packet;
 use ports::offload;
-use switch::Effect;
+use switch::{BridgeIdx, Effect};
 
 impl ForwardingPlane {
     /// Translates a packet, learns from it and carries out the rest.
     pub(crate) fn slow_path(&mut self, packet_in: PacketIn) {
         let mut key = packet_in.metadata();
-        let recirc_depth = packet_in.metadata.recirc_depth;
+        let (bridge, recirc_depth) = (packet_in.spec.bridge, packet_in.metadata.recirc_depth);
         let packet = packet_in.packet;
         let in_port = base::OfPort(key.get64(FieldId::InPort) as u16);
         let ingress = self.ingress(in_port, packet.in_port);
         if extract_keeping_metadata(packet.data(), packet.len(), &ingress, &mut key).is_none() {
             // By a worker, since those have the counters.
-            self.dp.execute_tracked(packet, None, vec![DpAction::Drop(DropReason::RxTruncated)]);
+            let drop = vec![DpAction::Drop(DropReason::RxTruncated)];
+            self.dp.execute_tracked(bridge, packet, None, drop);
             return;
         }
         let mut translation = Translation { packet_len: Some(packet.len()), ..Translation::default() };
@@ -30,17 +31,24 @@ impl ForwardingPlane {
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
         translation.say_metadata(&key);
-        self.carry_out_packet((packet, recirc_depth), Tracking::of(&key), translation);
+        self.carry_out_packet(BridgeIdx(bridge), (packet, recirc_depth), Tracking::of(&key), translation);
     }
 
-    /// Executes the translation of a controller's packet.
-    pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
-        self.carry_out_tracked(data, dp_port, None, translation);
+    /// Executes the translation of a packet of a bridge's controller.
+    pub(crate) fn carry_out(
+        &mut self,
+        bridge: BridgeIdx,
+        data: &[u8],
+        dp_port: PortNo,
+        translation: Translation<Effect>,
+    ) {
+        self.carry_out_tracked(bridge, data, dp_port, None, translation);
     }
 
     /// The same for a packet with a connection tracking result.
     pub(crate) fn carry_out_tracked(
         &mut self,
+        bridge: BridgeIdx,
         data: &[u8],
         dp_port: PortNo,
         tracked: Option<(Tracking, Tuple)>,
@@ -51,12 +59,13 @@ impl ForwardingPlane {
             return;
         };
         packet.in_port = dp_port;
-        self.carry_out_packet((packet, 0), tracked, translation);
+        self.carry_out_packet(bridge, (packet, 0), tracked, translation);
     }
 
     /// The same for a packet that may have been recirculated before.
     fn carry_out_packet(
         &mut self,
+        bridge: BridgeIdx,
         (packet, recirc_depth): (Packet, u8),
         tracked: Option<(Tracking, Tuple)>,
         translation: Translation<Effect>,
@@ -69,7 +78,7 @@ impl ForwardingPlane {
             own.last_used_ms = now_ms;
         }
         self.apply(&translation.effects);
-        if !self.dp.execute_again(packet, recirc_depth, tracked, translation.actions) {
+        if !self.dp.execute_again(bridge.0, (packet, recirc_depth), tracked, translation.actions) {
             tracing::warn!(target: "ofproto", "a packet-out was dropped: there is no worker");
         }
     }

@@ -1,16 +1,17 @@
 //! Packets on which the control thread has workers execute actions: its own, those of controllers, and those
 //! that a worker passed to it.
 //!
-//! The first worker executes them, some in each of its passes. Until then they hold chunks that ports need to
-//! receive: a 16th of the pool at most. What exceeds that is dropped and counted
-//! ([`DropReason::PacketOutQuota`]), since a controller may send more than a worker can.
+//! The first worker executes them, some in each of its passes. Until then they hold chunks that ports need
+//! to receive: an eighth of the pool at most, and those of one bridge no more than are left of that, so a
+//! 16th. What exceeds that is dropped and counted ([`DropReason::PacketOutQuota`]), since a controller may
+//! send more than a worker can.
 //!
 //! While workers are exchanged, outputs are in transit. Packets wait until the worker has its own.
 
 use super::*;
 
-/// Chunks that may always be held: enough for the largest packet.
-const CHUNKS_LEAST: usize = 64;
+/// Chunks that a bridge's packets may always hold: enough for the largest packet.
+const CHUNKS_LEAST: u64 = 64;
 
 impl<P: Pipeline> Datapath<P> {
     /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. False if no buffer
@@ -18,26 +19,28 @@ impl<P: Pipeline> Datapath<P> {
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
         let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
         packet.in_port = in_port;
-        self.execute_tracked(packet, None, actions)
+        self.execute_tracked(0, packet, None, actions)
     }
 
-    /// The same for an existing packet, with the connection tracker's result for it, if any. False if there
-    /// is no worker. True also if too many packets wait already, and this one is dropped and counted.
+    /// The same for an existing packet of a bridge, with the connection tracker's result for it, if any.
+    /// False if there is no worker. True also if too many packets wait already, and this one is dropped and
+    /// counted.
     pub fn execute_tracked(
         &mut self,
+        bridge: u32,
         packet: Packet,
         tracked: Option<(Tracking, Tuple)>,
         actions: Vec<DpAction>,
     ) -> bool {
-        self.execute_again(packet, 0, tracked, actions)
+        self.execute_again(bridge, (packet, 0), tracked, actions)
     }
 
     /// The same for a packet that was recirculated before a worker handed it over. Those rounds count: a
     /// packet that is handed over in each round reaches the limit like any other.
     pub fn execute_again(
         &mut self,
-        packet: Packet,
-        recirc_depth: u8,
+        bridge: u32,
+        (packet, recirc_depth): (Packet, u8),
         tracked: Option<(Tracking, Tuple)>,
         actions: Vec<DpAction>,
     ) -> bool {
@@ -46,16 +49,14 @@ impl<P: Pipeline> Datapath<P> {
             return false;
         }
         let chunks = packet.segments().count() as u64;
-        let share = (self.pool.config().chunks / 16).max(CHUNKS_LEAST) as u64;
-        let of_worker = self.workers.first().map_or(0, |w| w.handed_over - w.shared.executed.get());
-        if of_worker + self.kept_chunks + chunks > share {
+        if !self.may_hold(bridge, chunks) {
             self.dropped_here.add(DropReason::PacketOutQuota, 1);
             self.cache.free(packet);
             return true;
         }
-        let handover = Handover { packet, chunks, recirc_depth, tracked, actions };
+        let handover = Handover { bridge, packet, chunks, recirc_depth, tracked, actions };
         if self.is_without_outputs() {
-            self.kept_chunks += chunks;
+            self.kept_chunks.add(bridge, chunks);
             self.kept.push_back(handover);
         } else {
             self.hand_over(handover);
@@ -63,9 +64,21 @@ impl<P: Pipeline> Datapath<P> {
         true
     }
 
+    fn may_hold(&mut self, bridge: u32, chunks: u64) -> bool {
+        let all = self.pool.config().chunks as u64 / 8;
+        let (mut held, mut own) = (self.kept_chunks.total, self.kept_chunks.of(bridge));
+        if let Some(w) = self.workers.first_mut() {
+            w.handed_over.executed(w.shared.executed.get());
+            held += w.handed_over.total;
+            own += w.handed_over.of(bridge);
+        }
+        let left = all.saturating_sub(held + chunks).max(CHUNKS_LEAST);
+        own + chunks <= left
+    }
+
     fn hand_over(&mut self, handover: Handover) {
-        let Handover { packet, chunks, recirc_depth, tracked, actions } = handover;
-        self.workers[0].handed_over += chunks;
+        let Handover { bridge, packet, chunks, recirc_depth, tracked, actions } = handover;
+        self.workers[0].handed_over.add(bridge, chunks);
         let input = self.input(packet.in_port, 0);
         self.send(0, Command::Execute { input, packet, recirc_depth, tracked, actions });
     }
@@ -78,7 +91,7 @@ impl<P: Pipeline> Datapath<P> {
     /// Hands over what waits, once the first worker has its outputs again.
     pub(super) fn hand_over_kept(&mut self) {
         if !self.kept.is_empty() && !self.is_without_outputs() {
-            self.kept_chunks = 0;
+            self.kept_chunks = Held::default();
             std::mem::take(&mut self.kept).into_iter().for_each(|handover| self.hand_over(handover));
         }
     }

@@ -157,7 +157,7 @@ impl<P: Pipeline> Datapath<P> {
             effects,
             packet_ins,
             backlog: VecDeque::new(),
-            handed_over: 0,
+            handed_over: Held::default(),
             unanswered: 0,
             shared,
             stats,

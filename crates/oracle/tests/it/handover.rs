@@ -15,7 +15,7 @@ fn to_port(no: u32) -> Vec<DpAction> {
     vec![DpAction::Output(PortNo(no))]
 }
 
-/// Chunks that the packets may hold: a 16th of [`pool`].
+/// Chunks that the packets of a bridge may hold: a 16th of [`pool`].
 const SHARE: u64 = 8192 / 16;
 
 #[test]
@@ -84,6 +84,30 @@ fn packets_of_the_control_thread_hold_their_share_of_the_pool_at_most() {
     let held = (stats.total - stats.free) as u64;
     assert!((SHARE - 8..=SHARE).contains(&held), "{held}");
     home.settle();
+    assert_eq!(pool().stats().free, pool().stats().total);
+}
+
+#[test]
+fn packets_of_one_bridge_leave_some_of_the_share_to_those_of_others() {
+    let mut home = Home::new(Config::default());
+    let execute = |home: &mut Home, bridge, packets: u64| {
+        let before = home.dp.drops(DropReason::PacketOutQuota);
+        for _ in 0..packets {
+            let packet = home.dp.cache().alloc_frame(&udp_frame()).unwrap();
+            assert!(home.dp.execute_tracked(bridge, packet, None, to_port(2)));
+        }
+        packets - (home.dp.drops(DropReason::PacketOutQuota) - before)
+    };
+    for round in 1..=3 {
+        assert_eq!(execute(&mut home, 1, 2_000), SHARE);
+        assert_eq!(execute(&mut home, 2, 2_000), SHARE / 2, "as many as are left then");
+        assert_eq!(execute(&mut home, 3, 10), 10);
+        // What has been sent is no longer held.
+        home.worker.turn();
+        assert_eq!(execute(&mut home, 1, 10), 0, "others hold some still");
+        home.settle();
+        assert_eq!(home.floods[1].sent(), round * (SHARE + SHARE / 2 + 10));
+    }
     assert_eq!(pool().stats().free, pool().stats().total);
 }
 

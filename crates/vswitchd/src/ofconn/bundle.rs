@@ -216,7 +216,7 @@ impl Vswitch {
                 }
                 Kind::Packet(packet, dp_port) => {
                     if let Some(translated) = packets.next() {
-                        self.plane.carry_out(&packet.0.data, *dp_port, translated.into());
+                        self.plane.carry_out(bridge, &packet.0.data, *dp_port, translated.into());
                     }
                 }
             }

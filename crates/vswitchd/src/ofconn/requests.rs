@@ -292,7 +292,7 @@ impl Vswitch {
             return Err(ErrorKind::OFPFMFC_UNKNOWN);
         }
         translation.say_metadata(&key);
-        self.plane.carry_out(&out.data, dp_port, translation);
+        self.plane.carry_out(bridge, &out.data, dp_port, translation);
         Ok(())
     }
 

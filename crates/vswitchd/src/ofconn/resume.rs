@@ -52,7 +52,7 @@ impl Vswitch {
         }
         // The packet continues with the mark that the controller set.
         translation.say_metadata(&key);
-        self.plane.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
+        self.plane.carry_out_tracked(bridge, &packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
     }
 }
