@@ -85,6 +85,13 @@ impl Line {
         self.state().stream = Some(stream);
     }
 
+    /// The differentiated services code point of what is sent from now on.
+    pub fn set_dscp(&self, dscp: u8) {
+        if let Some(stream) = &self.state().stream {
+            stream.set_dscp(dscp);
+        }
+    }
+
     /// Nothing is written or read any more: the peer sees the end, whoever still knows the line.
     pub fn close(&self) {
         self.state().stream = None;

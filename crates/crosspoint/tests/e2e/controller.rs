@@ -4,7 +4,7 @@ use crate::common::{PATIENCE, accept};
 use openflow::message::{Message, StatsBody, StatsReply, StatsRequest};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,6 +35,14 @@ impl Controller {
     /// Connects to a bridge's socket.
     pub fn connect(socket: &Path, version: Version) -> Controller {
         let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(TURN)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Controller::over(Box::new(stream), version)
+    }
+
+    /// Connects to where a switch listens.
+    pub fn call(port: u16, version: Version) -> Controller {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(TURN)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Controller::over(Box::new(stream), version)

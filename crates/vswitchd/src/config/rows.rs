@@ -28,7 +28,6 @@ use base::OfPort;
 use ovsdb::{Datum, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
-use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use transport::parse_datapath_id;
@@ -450,16 +449,10 @@ impl<'a> Reader<'a> {
         let old = self.previous.bridges.get(&bridge.name).and_then(|b| b.controllers.get(target));
         let old = old.cloned().unwrap_or_else(|| Controller::new(target));
         self.unknown_keys(&place, "Controller", "other_config", row);
+        self.absent_features(&place, "Controller", row);
         let mut c = Checked::of(row, "other_config");
         let number = |column: &str| row.integer(column).and_then(|n| u64::try_from(n).ok());
         let limit = |column: &str| row.integer(column).and_then(|n| u32::try_from(n).ok());
-        let address = |column: &str, before: Option<Ipv4Addr>, wrong: &mut Vec<String>| {
-            let value = row.text(column)?;
-            value.parse().ok().or_else(|| {
-                wrong.push(format!("{column}={value} is not an IPv4 address"));
-                before
-            })
-        };
         let defaults = Controller::new(target);
         let controller = Controller {
             out_of_band: row.text("connection_mode") == Some("out-of-band"),
@@ -474,9 +467,6 @@ impl<'a> Reader<'a> {
                 None => ["ptcp:", "pssl:", "punix:"].iter().any(|p| target.starts_with(p)),
             },
             dscp: c.number("dscp", 0..=63, Some(old.dscp)).unwrap_or(defaults.dscp),
-            local_ip: address("local_ip", old.local_ip, &mut c.wrong),
-            local_netmask: address("local_netmask", old.local_netmask, &mut c.wrong),
-            local_gateway: address("local_gateway", old.local_gateway, &mut c.wrong),
             target: target.into(),
         };
         self.complain_all(&place, c);

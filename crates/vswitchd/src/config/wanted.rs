@@ -251,12 +251,6 @@ pub struct Controller {
     pub is_service: bool,
     /// DSCP of the connection's packets.
     pub dscp: u8,
-    /// Address of the bridge's own port: `local_ip`, `local_netmask`, `local_gateway`.
-    pub local_ip: Option<std::net::Ipv4Addr>,
-    /// See [`Self::local_ip`].
-    pub local_netmask: Option<std::net::Ipv4Addr>,
-    /// See [`Self::local_ip`].
-    pub local_gateway: Option<std::net::Ipv4Addr>,
 }
 
 impl Controller {
@@ -273,9 +267,6 @@ impl Controller {
             async_messages: true,
             is_service: false,
             dscp: 48,
-            local_ip: None,
-            local_netmask: None,
-            local_gateway: None,
         }
     }
 }

@@ -55,12 +55,6 @@ impl Task {
         (link.id() == self.id).then(|| f(link))
     }
 
-    fn set_dscp(&self, stream: &Stream) {
-        if let Some(dscp) = self.with(|link| link.row().dscp) {
-            stream.set_dscp(dscp);
-        }
-    }
-
     async fn listen(self, target: &PassiveTarget) {
         let this = Rc::new(self);
         let places = Places::new(CONNECTIONS_MAX);
@@ -111,6 +105,9 @@ impl Task {
             Some(false) => Purpose::Service,
             None => return "not wanted any more".into(),
         };
+        if let Some(dscp) = self.with(|link| link.row().dscp) {
+            stream.set_dscp(dscp);
+        }
         let link = LinkOf { target: self.target.clone(), id: self.id };
         let Some(mut carrier) = Carrier::new(&self.shared, self.bridge, purpose, Some(link), stream) else {
             return "the bridge is gone".into();
@@ -157,7 +154,6 @@ impl Keep for Outgoing {
         {
             self.task.with(|link| link.resolved = Some(address));
         }
-        self.task.set_dscp(&stream);
         Ok(stream)
     }
 

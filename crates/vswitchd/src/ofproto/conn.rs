@@ -152,6 +152,7 @@ impl OfConn {
         self.connection().set_probe_interval(settings::probe_interval(row));
         self.packets.set(settings::limits(row), row.queue_size);
         self.is_deaf = !row.async_messages;
+        self.line.set_dscp(row.dscp);
     }
 
     /// Its permissions.

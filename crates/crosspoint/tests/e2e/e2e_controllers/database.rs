@@ -1,10 +1,11 @@
 //! Controllers and keys that the database configures.
 
 use super::{Controller, OF13, Pki, configured_by_database, learns_and_forwards, testcontroller};
-use crate::common::{free_port, wait_for};
+use crate::common::{free_port, run, wait_for};
 use openflow::Version;
 use openflow::message::{Message, Role};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 
 #[test]
 fn rows_of_the_database_say_what_became_of_controllers() {
@@ -106,4 +107,33 @@ fn a_listener_goes_by_the_keys_that_the_database_has_at_the_moment() {
     assert!(is_let_in());
     switch.vsctl("del-ssl");
     assert!(!is_let_in(), "the switch has no key any more");
+}
+
+#[test]
+fn connections_have_the_service_class_of_their_row_also_once_it_changes() {
+    let (_server, switch) = configured_by_database();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (to, from) = (listener.local_addr().unwrap().port(), free_port());
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    switch.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{to} ptcp:{from}:127.0.0.1"));
+    let mut called = Controller::accept(&listener, Version::V13);
+    wait_for("the switch to listen", || TcpStream::connect(("127.0.0.1", from)).is_ok());
+    let mut calling = Controller::call(from, Version::V13);
+    // Of the switch's ends.
+    let classes = || {
+        let ends = format!("dport = :{to} or sport = :{from}");
+        let shown = run(Command::new("ss").args(["-Htn", "--tos"]).arg(ends)).ok();
+        let of_line = |line: &str| Some(line.split_once("tos:")?.1.split_whitespace().next()?.to_owned());
+        shown.lines().filter_map(of_line).collect::<Vec<_>>()
+    };
+    calling.ask(&Message::BarrierRequest);
+    wait_for("the default", || classes() == ["0xc0", "0xc0"]);
+    let find = "--bare --columns=_uuid find controller";
+    for controller in switch.vsctl(find).split_whitespace() {
+        switch.vsctl(&format!("set controller {controller} other_config:dscp=20"));
+    }
+    wait_for("the new class", || classes() == ["0x50", "0x50"]);
+    // Nobody had to connect anew for it.
+    called.ask(&Message::BarrierRequest);
+    calling.ask(&Message::BarrierRequest);
 }
