@@ -231,7 +231,9 @@ impl Workers {
         let mask = self.settings.cpus.iter().flatten();
         let (present, missing): (Vec<usize>, Vec<usize>) =
             mask.partition(|cpu| self.topology.contains(**cpu));
-        let missing = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let more = missing.len().saturating_sub(MISSING_TOLD);
+        let missing = missing.iter().take(MISSING_TOLD).map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let missing = if more > 0 { format!("{missing} and {more} more") } else { missing };
         self.mask_note = match (present.is_empty(), missing.is_empty()) {
             (_, true) => None,
             (true, _) => Some(format!(
@@ -248,6 +250,9 @@ impl Workers {
         self.to_come.insert(chosen)
     }
 }
+
+/// How many of the processors that are not there are named.
+const MISSING_TOLD: usize = 16;
 
 /// Whether the workers are these.
 fn are_there(plane: &ForwardingPlane, places: &[WorkerPlace]) -> bool {

@@ -129,10 +129,17 @@ pub fn station_address(text: &str) -> Option<[u8; 6]> {
     Some(mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6])
 }
 
+/// One more than the highest processor that a mask may name. No kernel has more.
+const CPUS_MAX: usize = 8_192;
+
 /// The processors in a mask with the syntax of `pmd-cpu-mask`: hexadecimal, the lowest bit is processor 0.
 pub fn cpu_mask(text: &str) -> Result<Vec<usize>, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     let wrong = || format!("\"{text}\" is no mask of processors: expected hexadecimal digits, not all zero");
+    let digits = digits.trim_start_matches('0');
+    if digits.len() > CPUS_MAX / 4 {
+        return Err(format!("a mask of processors names those up to {} at most", CPUS_MAX - 1));
+    }
     let mut cpus = Vec::new();
     for (position, digit) in digits.chars().rev().enumerate() {
         let bits = digit.to_digit(16).ok_or_else(wrong)?;
@@ -151,5 +158,8 @@ mod tests {
         assert_eq!(cpu_mask("0X3").unwrap(), [0, 1]);
         assert_eq!(cpu_mask("100000001").unwrap(), [0, 32]);
         assert!(cpu_mask("0x0").is_err() && cpu_mask("").is_err() && cpu_mask("g").is_err());
+        let longest = format!("0x000{}", "f".repeat(CPUS_MAX / 4));
+        assert_eq!(cpu_mask(&longest).unwrap().len(), CPUS_MAX);
+        assert!(cpu_mask(&(longest + "f")).unwrap_err().contains("up to 8191"));
     }
 }

@@ -106,6 +106,9 @@ impl Rows {
     }
 }
 
+/// Bytes of a wrong value that are logged: a client of the database may have written megabytes.
+const VALUE_SHOWN_MAX: usize = 200;
+
 /// A column of a row whose values are being checked. Problems go to `wrong`.
 pub(super) struct Checked<'a> {
     pub row: RowRef<'a>,
@@ -128,7 +131,9 @@ impl<'a> Checked<'a> {
     ) -> Option<T> {
         let value = self.row.value(self.column, key)?;
         parse(value).or_else(|| {
-            self.wrong.push(format!("{}:{key}={value} is not {expected}", self.column));
+            let shown = &value[..value.floor_char_boundary(VALUE_SHOWN_MAX)];
+            let dots = if shown.len() < value.len() { "..." } else { "" };
+            self.wrong.push(format!("{}:{key}={shown}{dots} is not {expected}", self.column));
             before
         })
     }
