@@ -107,7 +107,7 @@ impl BridgeSockets {
             tracing::info!(target: "connmgr", "{name}: added service controller \"{target}\"");
             let State::Waiting(listeners) = &mut pair.state else { continue };
             let tasks = listeners.drain(..).zip(PURPOSES).map(|(listener, (_, purpose))| {
-                let task = service::serve(listener, shared.clone(), idx, purpose);
+                let task = service::serve(listener, shared.clone(), idx, name.clone(), purpose);
                 tokio::task::spawn_local(task).abort_handle()
             });
             pair.state = State::Serving(idx, tasks.collect());

@@ -215,6 +215,11 @@ impl ForwardingPlane {
         SlotStats { last_used_ms: before.fold(own.last_used_ms, u64::max), ..own }
     }
 
+    /// Whether this bridge is still there. Another may have its number by now.
+    pub(crate) fn is_there(&self, bridge: BridgeIdx, name: &str) -> bool {
+        self.control.topology().bridge(bridge).is_some_and(|b| b.config.name == name)
+    }
+
     /// Changes what the switch does with a port.
     pub(crate) fn update_port(&mut self, port_no: PortNo, change: impl FnOnce(&mut switch::PortSpec)) {
         if let Some(mut spec) = self.port_spec(port_no).cloned() {

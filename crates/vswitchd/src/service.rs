@@ -50,9 +50,13 @@ const YIELDING: Duration = Duration::from_micros(500);
 const MOMENT: Duration = Duration::from_micros(200);
 
 /// Serves a socket of a bridge for ever.
-pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {
+pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, name: String, purpose: Purpose) {
     let failed = |why: &str| tracing::warn!(target: "vconn", "accept failed: {why}");
     let serve = |incoming: Incoming, place: Place| {
+        // The socket stays until a plan is carried out, and its bridge may be gone before.
+        if !shared.borrow().plane.is_there(bridge, &name) {
+            return;
+        }
         let shared = shared.clone();
         tokio::task::spawn_local(async move {
             let Ok(stream) = place.establish(incoming).await else { return };

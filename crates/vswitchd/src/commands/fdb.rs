@@ -29,11 +29,15 @@ fn bridges(plane: &ForwardingPlane, args: &[String]) -> Result<Vec<BridgeIdx>, S
 /// A table may hold a million addresses.
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (idx, now_ms) = (bridge(&vswitch.plane, &args[0])?.idx, vswitch.plane.now_ms());
+    let name = args[0].clone();
     vswitch.begin(async move |shared| {
         let (mut at, mut sorted) = (Some(0), BTreeMap::new());
         while at.is_some() {
             {
                 let plane = &shared.borrow().plane;
+                if !plane.is_there(idx, &name) {
+                    break;
+                }
                 let slots = |slot| plane.slot(slot);
                 for e in plane.control.fdb_some(idx, &mut at, AT_ONCE, now_ms, &slots) {
                     // The addresses of a port that is gone are being forgotten.

@@ -45,19 +45,21 @@ pub fn list(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
 pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let name = args.last().expect("one at least, by the table of commands");
     let bridge = vswitch.bridge_named(name).ok_or("Unknown bridge")?.idx;
+    let name = name.clone();
     // Nothing is offloaded: every packet is counted here.
     let offload = match &args[..args.len() - 1] {
         [] => "",
         [option] if option == "--offload-stats" => "n_offload_packets=0, n_offload_bytes=0, ",
         _ => return Err("expected [--offload-stats] BRIDGE".into()),
     };
-    vswitch.begin(async move |shared| Ok(RuleDump { bridge, offload }.run(&shared).await));
+    vswitch.begin(async move |shared| Ok(RuleDump { bridge, name, offload }.run(&shared).await));
     Ok(String::new())
 }
 
 /// A dump of all rules of a bridge.
 pub(crate) struct RuleDump {
     bridge: BridgeIdx,
+    name: String,
     /// What to show about each rule's counters in addition.
     offload: &'static str,
 }
@@ -96,6 +98,9 @@ impl RuleDump {
                     vswitch.plane.reserve_tables(asked_at, Instant::now());
                     if vswitch.plane.control.transactions() != before {
                         break;
+                    }
+                    if !vswitch.plane.is_there(self.bridge, &self.name) {
+                        return rules;
                     }
                     let find = |rule: &Arc<Rule>| rules.push((rule.clone(), vswitch.plane.slot(rule.slot)));
                     cursor = vswitch.plane.control.dump(self.bridge, &filter, from, PLACES_PER_TURN, find);
@@ -542,7 +547,7 @@ mod tests {
         let held = || rules.iter().map(Arc::strong_count).sum::<usize>();
         let others = held();
         let shared = Rc::new(RefCell::new(vswitch));
-        let mut dump = pin!(RuleDump { bridge, offload: "" }.run(&shared));
+        let mut dump = pin!(RuleDump { bridge, name: "br0".into(), offload: "" }.run(&shared));
         let mut turns = Vec::new();
         let text = loop {
             match dump.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
