@@ -7,7 +7,8 @@
 //! 3. some steps of the plan are executed, for no more than [`TURN`] at once;
 //! 4. when the plan is done, or statistics are due, the rows are updated, some at a time.
 //!
-//! While the connection is lost, the switch keeps running. The lock `ovs_vswitchd` prevents two switches from
+//! While the connection is lost, the switch keeps running: a plan in progress is carried out, and devices that
+//! come back are added before each attempt to connect. The lock `ovs_vswitchd` prevents two switches from
 //! using one database: one that has lost it to another removes its bridges until it has the lock again.
 
 use crate::config::Wanted;
@@ -26,7 +27,7 @@ use host::sysstats::Sampler;
 use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
 use ovsdb::{RowChange, TableIdx};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ const WRITING: Duration = Duration::from_millis(1);
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// Least time between two plans that news of devices make while an interface cannot be opened.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long an attempt to connect waits for a plan in progress.
+const ALONE_MAX: Duration = Duration::from_secs(5);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
@@ -121,10 +124,12 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         retried: None,
         said: BTreeSet::new(),
         is_contended: false,
+        is_alone: false,
         in_flight: None,
         status_due: None,
         statistics_due: clock::now(),
         hold_until: None,
+        in_force: VecDeque::new(),
         to_tell: None,
         round: None,
         machine: Sampler::default(),
@@ -160,12 +165,14 @@ impl Keep for Connection {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
+        self.follower.go_on_alone().await;
         self.server.connect().await.map_err(|error| error.to_string())
     }
 
     async fn converse(&mut self, stream: Stream) -> ControlFlow<Self::Done, Option<String>> {
         let why = self.follow(stream).await;
         self.follower.disconnected();
+        self.follower.go_on_alone().await;
         ControlFlow::Continue(Some(why))
     }
 }
@@ -257,12 +264,17 @@ struct Follower {
     /// Complaints that were logged.
     said: BTreeSet<String>,
     is_contended: bool,
+    /// It had the lock when the connection was lost.
+    is_alone: bool,
     /// The transaction that was sent but not answered yet, with the configuration that it reports.
     in_flight: Option<(Ticket, Option<i64>)>,
     status_due: Option<Instant>,
     statistics_due: Instant,
     /// Nothing is written before.
     hold_until: Option<Instant>,
+    /// Configurations that are in force, each with the last device that must have gone before it is reported: a
+    /// client that removed a port must not find its device after the reply that the removal has taken effect.
+    in_force: VecDeque<(u64, i64)>,
     /// A configuration that is in force but not reported yet.
     to_tell: Option<i64>,
     /// An update of the rows that is not complete.
@@ -286,9 +298,41 @@ fn warn_of_late_statistics(said: &mut bool, started: std::io::Result<bool>) {
 
 impl Follower {
     fn disconnected(&mut self) {
+        self.is_alone = self.replica.has_lock();
         self.replica.disconnected();
         if self.in_flight.take().is_some() || self.round.is_some() {
             self.write_anew();
+        }
+    }
+
+    /// What the server is not needed for: the rest of the plan, and devices that came back. Most of it takes
+    /// no longer than this, and what does is left to the next attempt to connect.
+    async fn go_on_alone(&mut self) {
+        let end = Instant::now() + ALONE_MAX;
+        let has_come_back = self.is_alone && self.shared.borrow_mut().devices.has_come_back();
+        let may_come = self.shared.borrow().devices.may_come.clone();
+        let may_come = self.is_alone
+            && tokio::select! {
+                biased;
+                () = may_come.notified() => true,
+                () = std::future::ready(()) => false,
+            };
+        if (has_come_back || may_come) && self.plan.is_none() && self.reads.is_none() {
+            let before = self.reading.before.clone();
+            self.plan =
+                Some(Reconciliation::plan(&self.shared.borrow().running(), self.wanted.clone(), before));
+        }
+        while Instant::now() < end {
+            let progress = match self.read_some() {
+                false => Progress::More,
+                true if self.is_contended => self.steps(),
+                true => self.go_on(),
+            };
+            match progress {
+                Progress::More => tokio::task::yield_now().await,
+                Progress::Waiting => tokio::time::sleep(DEVICE_WAIT).await,
+                Progress::Done => return,
+            }
         }
     }
 
@@ -348,7 +392,7 @@ impl Follower {
 
     /// Whether it must look again soon, though nothing tells it when.
     fn waits_for_devices(&self) -> bool {
-        self.is_waiting || (self.port_may_come && self.replica.has_lock())
+        self.is_waiting || !self.in_force.is_empty() || (self.port_may_come && self.replica.has_lock())
     }
 
     /// Whether we have the rows and the lock.
@@ -460,11 +504,23 @@ impl Follower {
         let had_plan = self.plan.is_some();
         let progress = self.steps();
         if had_plan && progress == Progress::Done {
-            self.to_tell = Some(self.reading.next_cfg);
+            let last = self.shared.borrow().devices.machine.last();
+            self.in_force.push_back((last, self.reading.next_cfg));
             self.write_anew();
             self.is_configured();
         }
+        self.report_those_in_force();
         progress
+    }
+
+    fn report_those_in_force(&mut self) {
+        while let Some(&(last, next_cfg)) = self.in_force.front()
+            && self.shared.borrow().devices.machine.is_down(last)
+        {
+            self.in_force.pop_front();
+            self.to_tell = Some(next_cfg);
+            self.write_anew();
+        }
     }
 
     /// Some steps of the plan.
@@ -622,19 +678,13 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
     ),
     ("Controller", &["is_connected", "role", "status", "external_ids"]),
     ("Manager", &["is_connected", "status", "max_backoff", "inactivity_probe", "external_ids"]),
-    ("Datapath", &["capabilities"]),
+    ("Datapath", &["capabilities", "datapath_version", "external_ids"]),
 ];
-
-/// Tables that the switch itself does not read.
-const OTHER_TABLES: &[&str] = &["Datapath"];
 
 /// Whether a change of a row may change the configuration.
 fn configures(replica: &Replica, change: &RowChange) -> bool {
     let Some(schema) = replica.schema() else { return true };
     let table = schema.table(change.table);
-    if OTHER_TABLES.contains(&table.name.as_str()) {
-        return false;
-    }
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let told =
         STATUS_COLUMNS.iter().find(|(name, _)| *name == table.name).map_or(&[][..], |(_, columns)| columns);

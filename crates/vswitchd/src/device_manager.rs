@@ -46,6 +46,9 @@ pub(crate) struct DeviceManager {
     pub(crate) returning: BTreeMap<String, Returning>,
     /// A plan may have more ports to add than the last.
     pub(crate) may_come: Rc<Notify>,
+    /// Bridges whose internal ports may have to adopt the MTU of the others, each with the first that has not
+    /// been looked at.
+    pub(crate) behind_mtu: BTreeMap<BridgeIdx, OfPort>,
     /// Devices that an earlier process left were looked for.
     is_swept: bool,
     /// Names of devices that were lost since [`Self::has_come_back`] was last asked.
@@ -87,6 +90,7 @@ impl DeviceManager {
             files: config.datapath.files.clone(),
             dummy_files: dummy_files(config),
             returning: BTreeMap::new(),
+            behind_mtu: BTreeMap::new(),
             may_come: Rc::new(Notify::new()),
             is_swept: false,
             lost: BTreeSet::new(),
@@ -373,6 +377,14 @@ mod tests {
 
         fn leaving(&self) -> usize {
             self.done.borrow().len()
+        }
+
+        fn last(&self) -> u64 {
+            self.done.borrow().len() as u64
+        }
+
+        fn is_down(&self, _last: u64) -> bool {
+            false
         }
 
         fn is_full(&self) -> bool {

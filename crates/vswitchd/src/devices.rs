@@ -4,6 +4,7 @@
 use crate::port_watch::PortEvent;
 use crate::scheduler::Event;
 use crate::state::{Shared, Vswitch};
+use base::OfPort;
 use openflow::message::PortReason;
 use ports::netlink::{LinkEvent, LinkEvents};
 use std::io;
@@ -83,7 +84,10 @@ impl Vswitch {
             match event {
                 PortEvent::Queues => self.workers.scheduler.note(Event::Queues),
                 PortEvent::Changed(port_no) => self.tell_port(port_no, PortReason::Modify),
-                PortEvent::Mtu(bridge) => self.follow_mtu(bridge),
+                PortEvent::Mtu(bridge) => {
+                    self.devices.behind_mtu.insert(bridge, OfPort(0));
+                    self.urgent.notify_one();
+                }
             }
         }
     }

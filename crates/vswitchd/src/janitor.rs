@@ -52,6 +52,9 @@ struct State {
     jobs: VecDeque<Job>,
     /// Names of devices that are leaving, each with how many jobs are about it.
     leaving: BTreeMap<String, usize>,
+    /// Jobs taken and done so far, in order.
+    taken: u64,
+    done: u64,
     is_ending: bool,
 }
 
@@ -88,6 +91,7 @@ impl Janitor {
     fn take(&self, job: Job) {
         let mut state = self.shared.lock();
         *state.leaving.entry(job.device.clone()).or_default() += 1;
+        state.taken += 1;
         state.jobs.push_back(job);
         self.shared.work.notify_one();
     }
@@ -100,6 +104,16 @@ impl Janitor {
     /// How many devices are leaving.
     pub fn waiting(&self) -> usize {
         self.shared.lock().leaving.values().sum()
+    }
+
+    /// The number of the last device that was taken.
+    pub fn last(&self) -> u64 {
+        self.shared.lock().taken
+    }
+
+    /// Whether it and all before it are taken down.
+    pub fn is_down(&self, last: u64) -> bool {
+        self.shared.lock().done >= last
     }
 
     /// Whether the queue is so long that nothing should be added.
@@ -140,6 +154,7 @@ impl Shared {
             drop(state);
             let names = take_down(batch);
             let mut state = self.lock();
+            state.done += names.len() as u64;
             for name in names {
                 if let Some(jobs) = state.leaving.get_mut(&name) {
                     *jobs -= 1;

@@ -26,6 +26,12 @@ pub(crate) trait Machine {
     /// The number of devices that have.
     fn leaving(&self) -> usize;
 
+    /// The number of the last one that is to be taken down.
+    fn last(&self) -> u64;
+
+    /// Whether it and all before it have been.
+    fn is_down(&self, last: u64) -> bool;
+
     /// Whether no more can be taken down for now.
     fn is_full(&self) -> bool;
 
@@ -66,6 +72,14 @@ impl Machine for ThisMachine {
 
     fn leaving(&self) -> usize {
         self.0.waiting()
+    }
+
+    fn last(&self) -> u64 {
+        self.0.last()
+    }
+
+    fn is_down(&self, last: u64) -> bool {
+        self.0.is_down(last)
     }
 
     fn is_full(&self) -> bool {

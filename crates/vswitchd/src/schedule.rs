@@ -48,7 +48,7 @@ impl Vswitch {
         let must_wait = has_own_changes && self.own_changes.must_wait(&self.plane);
         has_more |= has_own_changes && !must_wait;
         has_more |= self.go_on_with_abandoned(until) | free_some();
-        has_more |= self.ct_flushes.go_on(&self.plane, until);
+        has_more |= self.ct_flushes.go_on(&self.plane, until) | self.follow_mtus(until);
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
             has_more |= self.schedule.expire(&mut self.plane);
             let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();

@@ -108,6 +108,23 @@ fn the_wait_for_rules_begins_with_a_start_and_no_packet_meets_half_of_them() {
 }
 
 #[test]
+fn a_configuration_that_was_read_takes_effect_though_the_server_is_gone() {
+    const PORTS: usize = 2_000;
+    let mut pair = Pair::start(&["p1"]);
+    let mut words = String::from("--no-wait del-port p1");
+    for n in 1..=PORTS {
+        words += &format!(" -- add-port br0 q{n} -- set interface q{n} type=dummy");
+    }
+    pair.vsctl(&words);
+    wait_for("the first ports", || !pair.shown().is_empty() && !pair.shown().contains("p1"));
+    pair.server = None;
+    wait_for("all ports", || pair.shown().len() == PORTS);
+    pair.start_server();
+    pair.vsctl("add-port br0 p2 -- set interface p2 type=dummy");
+    assert_eq!(pair.shown().len(), PORTS + 1);
+}
+
+#[test]
 fn rules_that_are_restored_stay_though_no_controller_is_called_for_long() {
     let mut pair = Pair::start(&["p1"]);
     let controller = format!("unix:{}", pair.file("nobody").display());

@@ -34,6 +34,41 @@ fn second_bridge(r: &mut Rig) -> BridgeIdx {
 }
 
 #[test]
+fn both_ends_of_a_cable_are_plugged_and_pulled_in_one_version() {
+    let mut r = rig();
+    let other = second_bridge(&mut r);
+    r.add(0, 1, Match::any(), vec![output(10)]);
+    r.control.flow_mod(other, &FlowMod::add(Match::any(), vec![output(5)]), 0).unwrap();
+    let with_peers = |r: &Rig, peers: [Option<u32>; 2]| -> Vec<PortSpec> {
+        let spec = |no| r.control.topology().port(PortNo(no)).unwrap().spec.clone();
+        let kind = |peer: Option<u32>| PortKind::Patch { peer: peer.map(PortNo) };
+        [110, 111]
+            .into_iter()
+            .zip(peers)
+            .map(|(no, peer)| PortSpec { kind: kind(peer), ..spec(no) })
+            .collect()
+    };
+    let key = packet(101);
+    let there = [DpAction::Output(PortNo(105))];
+    for (peers, arrives) in [([None, None], false), ([Some(111), Some(110)], true)] {
+        let (before, version) = (r.translate(&key), r.switch.version());
+        let specs = with_peers(&r, peers);
+        r.control.modify_ports(specs.clone()).unwrap();
+        assert_eq!(r.switch.version().0, version.0 + 1);
+        let view =
+            FlowView { key: &key, mask: &before.mask, visits: &before.visits, rewrites: &before.rewrites };
+        assert!(r.switch.touched(view, version, r.switch.version(), &r.reader));
+        assert_eq!(r.actions(&key) == there, arrives);
+        // What is so already makes no version, and one that cannot be changes nothing.
+        r.control.modify_ports(specs).unwrap();
+        let mut specs = with_peers(&r, [None, None]);
+        specs[1].of_port = OfPort(99);
+        assert!(r.control.modify_ports(specs).is_err());
+        assert_eq!(r.switch.version().0, version.0 + 1);
+    }
+}
+
+#[test]
 fn behind_a_patch_cable_a_packet_without_its_label_is_read_before_table_0() {
     let mut r = rig();
     let other = second_bridge(&mut r);

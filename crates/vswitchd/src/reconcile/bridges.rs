@@ -3,12 +3,14 @@
 use crate::config::wanted::{self, BridgeSettings};
 use crate::ofproto::Ofproto;
 use crate::own_changes::OwnChange;
+use crate::port_watch::PortEvent;
 use crate::state::{Vswitch, stable_mac};
 use base::{OfPort, PortNo};
 use datapath::Pipeline;
 use packet::{Port, PortStatus};
 use std::collections::BTreeMap;
-use switch::{BridgeConfig, BridgeIdx, PortKind};
+use std::time::Instant;
+use switch::{BridgeConfig, BridgeIdx, PortKind, PortSpec};
 
 /// MTU of a bridge without ports to take it from.
 const MTU_DEFAULT: u32 = 1500;
@@ -101,7 +103,7 @@ impl Vswitch {
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
         for idx in bridges {
             self.choose_mac(idx);
-            self.follow_mtu(idx);
+            self.devices.behind_mtu.insert(idx, OfPort(0));
             self.tell_datapath_id(idx);
         }
     }
@@ -115,11 +117,13 @@ impl Vswitch {
             let (port_no, back) = ends.get(peer)?;
             (*back == name).then_some(*port_no)
         };
-        let cables: Vec<_> =
-            ends.iter().map(|(name, (port_no, peer))| (*port_no, peer_of(name, peer))).collect();
-        for (port_no, peer) in cables {
-            self.plane.update_port(port_no, |spec| spec.kind = PortKind::Patch { peer });
-        }
+        let changed = ends.iter().filter_map(|(name, (port_no, peer))| {
+            let kind = PortKind::Patch { peer: peer_of(name, peer) };
+            let spec = self.plane.port_spec(*port_no).filter(|spec| spec.kind != kind)?;
+            Some(PortSpec { kind, ..spec.clone() })
+        });
+        let changed: Vec<_> = changed.collect();
+        self.plane.control.modify_ports(changed).expect("their numbers stay");
     }
 
     /// The bridge's address: `hwaddr`; else the lowest address of its external ports; else one that is the
@@ -139,23 +143,43 @@ impl Vswitch {
         }
     }
 
-    /// Internal ports that ask for no MTU take the smallest of the others'.
-    pub(crate) fn follow_mtu(&mut self, idx: BridgeIdx) {
+    /// Internal ports that ask for no MTU take the smallest of the others', in a turn that ends soon after
+    /// `until`: each is a device of the kernel. Returns whether there is more to do.
+    pub(crate) fn follow_mtus(&mut self, until: Instant) -> bool {
+        while let Some((idx, from)) = self.devices.behind_mtu.pop_first() {
+            if let Some(next) = self.follow_mtu(idx, from, until) {
+                self.devices.behind_mtu.insert(idx, next);
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        !self.devices.behind_mtu.is_empty()
+    }
+
+    /// The same in one bridge, beginning at a port. Returns where to continue.
+    fn follow_mtu(&mut self, idx: BridgeIdx, from: OfPort, until: Instant) -> Option<OfPort> {
         let mut smallest: Option<u32> = None;
         let mut followers = Vec::new();
         for port in self.ports_of(idx) {
             let is_internal = port.interface.makes_device() || port.of_port == OfPort::LOCAL;
             if is_internal && port.interface.mtu_request.is_none() {
-                followers.push((port.port_no, port.status.mtu));
+                followers.push((port.of_port, port.port_no, port.status.mtu));
             } else if !port.is_patch() && !port.gone {
                 let PortStatus { mtu, .. } = port.status;
                 smallest = Some(smallest.map_or(mtu, |s| s.min(mtu)));
             }
         }
         let mtu = smallest.filter(|m| *m >= 68).unwrap_or(MTU_DEFAULT).min(MTU_MAX);
-        for (port_no, now) in followers {
+        followers.retain(|(of_port, ..)| *of_port >= from);
+        followers.sort_unstable();
+        for (n, &(_, port_no, now)) in followers.iter().enumerate() {
             self.assimilate(port_no, "mtu", now == mtu, |port| port.set_mtu(mtu));
+            if Instant::now() >= until {
+                return followers.get(n + 1).map(|(of_port, ..)| *of_port);
+            }
         }
+        None
     }
 
     /// Makes a device as others are. If it is so already, an earlier refusal is no longer true.
@@ -168,7 +192,12 @@ impl Vswitch {
     ) {
         match is_so {
             true => self.devices.with_record(port_no, |record| drop(record.refused.remove(what))),
-            false => self.change_device(port_no, what, change),
+            false => {
+                let mut events = self.devices.change(&mut self.plane, port_no, what, change);
+                // Nobody follows those who follow.
+                events.retain(|event| !matches!(event, PortEvent::Mtu(_)));
+                self.follow_devices(events);
+            }
         }
     }
 }

@@ -55,11 +55,11 @@ pub enum Progress {
     More,
     /// The next step, or the end, waits for a device to disappear: try again in a moment.
     Waiting,
-    /// Everything is done.
+    /// Everything is done, except that the janitor may have devices yet.
     Done,
 }
 
-/// Makes the switch match the configuration. Blocks until everything is done; see [`Reconciliation`] for the
+/// Makes the switch match the configuration. Blocks until everything is done, and devices are gone; see [`Reconciliation`] for the
 /// alternative.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
     let mut reconciliation =
@@ -68,7 +68,12 @@ pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore)
         match reconciliation.step(vswitch) {
             Progress::More => {}
             Progress::Waiting => std::thread::sleep(std::time::Duration::from_millis(1)),
-            Progress::Done => return reconciliation.outcomes(vswitch),
+            Progress::Done => {
+                while vswitch.devices.leaving() > 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                return reconciliation.outcomes(vswitch);
+            }
         }
     }
 }
@@ -124,14 +129,9 @@ impl Reconciliation {
         vswitch.deliver();
         match self.steps.is_empty() {
             false => Progress::More,
-            // A client that removed a port must not find its device after the reply that the removal has
-            // taken effect.
+            true if vswitch.follow_mtus(Instant::now() + TURN) => Progress::More,
             true if !vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
-                || vswitch.devices.leaving() > 0 =>
-            {
-                Progress::Waiting
-            }
-            true if !vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports)
+                || !vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports)
                 || !vswitch.own_changes.is_empty() =>
             {
                 Progress::Waiting
