@@ -7,9 +7,10 @@
 //! 3. some steps of the plan are executed, for no more than [`TURN`] at once;
 //! 4. when the plan is done, or statistics are due, the rows are updated, some at a time.
 //!
-//! While the connection is lost, the switch keeps running: a plan in progress is carried out, and devices that
-//! come back are added before each attempt to connect. The lock `ovs_vswitchd` prevents two switches from
-//! using one database: one that has lost it to another removes its bridges until it has the lock again.
+//! While the connection is lost, the switch keeps running: a plan in progress is carried out, and devices
+//! that come back are added before each attempt to connect. The lock `ovs_vswitchd` prevents two switches
+//! from using one database: one that has lost it to another removes its bridges until it has the lock
+//! again.
 
 use crate::config::Wanted;
 use crate::config::rows::{EnableDummy, Reading, Reads, Rows};
@@ -272,8 +273,9 @@ struct Follower {
     statistics_due: Instant,
     /// Nothing is written before.
     hold_until: Option<Instant>,
-    /// Configurations that are in force, each with the last device that must have gone before it is reported: a
-    /// client that removed a port must not find its device after the reply that the removal has taken effect.
+    /// Configurations that are in force, each with the last device that must have gone before it is
+    /// reported: a client that removed a port must not find its device after the reply that the removal has
+    /// taken effect.
     in_force: VecDeque<(u64, i64)>,
     /// A configuration that is in force but not reported yet.
     to_tell: Option<i64>,

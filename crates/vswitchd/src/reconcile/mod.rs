@@ -59,8 +59,8 @@ pub enum Progress {
     Done,
 }
 
-/// Makes the switch match the configuration. Blocks until everything is done, and devices are gone; see [`Reconciliation`] for the
-/// alternative.
+/// Makes the switch match the configuration. Blocks until everything is done, and devices are gone; see
+/// [`Reconciliation`] for the alternative.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
     let mut reconciliation =
         Reconciliation::plan(&vswitch.running(), wanted.clone().into(), before.clone().into());
