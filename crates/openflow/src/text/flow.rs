@@ -5,7 +5,8 @@ use super::value::{u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, Remark, TextError, bad, put};
 use crate::action::{ActionsIn, Context, parse_into, write_actions_text as write_actions};
 use crate::message::{
-    DEFAULT_PRIORITY, FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRef, FlowStatsRequest, TABLE_ALL,
+    DEFAULT_PRIORITY, FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRef, FlowStatsRequest,
+    GROUP_ALL, GROUP_ANY, GROUP_MAX, TABLE_ALL,
 };
 use crate::version::Version;
 use base::OfPort;
@@ -313,7 +314,11 @@ impl<'a> Reader<'a> {
             "idle_timeout" => self.idle_timeout = u16_named(value, key)?,
             "hard_timeout" => self.hard_timeout = u16_named(value, key)?,
             "importance" => self.importance = u16_named(value, key)?,
-            "out_group" => self.out_group = Some(u32_of(value)?),
+            "out_group" => {
+                self.out_group = group_of(value)?;
+                // OpenFlow 1.0 would leave it out, and mean all flows.
+                self.restrict(Protocols::OF11_UP);
+            }
             _ => match self.ports.parse(value) {
                 Some(port) => self.out_port = (port != OfPort::NONE).then_some(port),
                 None => return bad!("{value} is not a valid OpenFlow port"),
@@ -362,6 +367,19 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// The group that a flow must name to be meant; none for any, or no group.
+fn group_of(text: &str) -> Result<Option<u32>, TextError> {
+    let group = match text.to_ascii_lowercase().as_str() {
+        "any" => GROUP_ANY,
+        "all" => GROUP_ALL,
+        _ => u32_of(text)?,
+    };
+    if group > GROUP_MAX && ![GROUP_ALL, GROUP_ANY].contains(&group) {
+        return bad!("{text} is not a valid OpenFlow group");
+    }
+    Ok((group != GROUP_ANY).then_some(group))
 }
 
 /// How a flow is written.
@@ -545,6 +563,21 @@ mod tests {
         }
         let error = parse_flow_line("modify", PortNames::none()).unwrap_err();
         assert_eq!(error.message, "must specify an action");
+    }
+
+    #[test]
+    fn openflow_1_0_cannot_select_flows_by_group() {
+        let none = PortNames::none();
+        for (text, group) in [("5", Some(5)), ("ANY", None), ("any", None), ("all", Some(GROUP_ALL))] {
+            let text = format!("out_group={text}");
+            for command in [FlowModCommand::Delete, FlowModCommand::DeleteStrict] {
+                let parsed = parse_flow_mod(&text, command, none).unwrap();
+                assert_eq!((parsed.flow_mod.out_group, parsed.protocols), (group, Protocols::OF11_UP));
+            }
+            let (request, protocols) = parse_flow_request(&text, none).unwrap();
+            assert_eq!((request.out_group, protocols), (group, Protocols::OF11_UP));
+        }
+        assert!(parse_flow_request("out_group=0xffffff01", none).is_err());
     }
 
     #[test]
