@@ -234,8 +234,9 @@ pub(super) fn read_known_entries(
             return Err(OFPBMC_DUP_FIELD);
         }
         m.set_mf(mf, entry.value, entry.mask);
-        // Even a field of which no bit matters needs the header that it is in.
-        if entry.mask == 0 && mf.row().prereq == Prereq::Ethernet && m.packet_type().1 == 0 {
+        // A field needs the header that it is in, even if none of its bits matters: no other packet type can
+        // follow.
+        if mf.row().prereq == Prereq::Ethernet && m.get_mf(Mf::PacketType).1 == 0 {
             m.set_masked(FieldId::PacketType, 0, FieldId::PacketType.ones());
         }
     }
@@ -489,6 +490,15 @@ mod tests {
             ("80000204 00000001", Err(OFPBMC_BAD_PREREQ)),
             // The service id of provider backbone bridging.
             ("80000a02 88e7 80004a03 000001", Err(OFPBMC_BAD_FIELD)),
+            // An Ethernet field and the packet type.
+            ("80000806 020000000001 80005804 00010800", Err(OFPBMC_DUP_FIELD)),
+            ("8000090c 000000000000 000000000000 80005804 00010800", Err(OFPBMC_DUP_FIELD)),
+            ("80000a02 0800 80001604 0a000001 80005804 00010800", Err(OFPBMC_DUP_FIELD)),
+            ("80000a02 86dd 80005804 00000000", Err(OFPBMC_DUP_FIELD)),
+            ("80000c02 0000 80005804 00010800", Err(OFPBMC_DUP_FIELD)),
+            ("80005804 00000000 80000806 020000000001", Ok(())),
+            ("80005804 00010800 80000806 020000000001", Err(OFPBMC_BAD_PREREQ)),
+            ("80005804 00010800 80001604 0a000001", Ok(())),
             ("ffff0002 0000", Err(OFPBMC_BAD_LEN)),
             ("ffff1806 00002320", Err(OFPBMC_BAD_LEN)),
             ("00015004 00000000", Ok(())),
