@@ -4,8 +4,8 @@
 //! us.
 
 use super::gate::Gate;
+use super::target::open;
 use host::log::os_text;
-use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
 use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest, TableFeatures};
 use openflow::text::{
@@ -14,16 +14,13 @@ use openflow::text::{
 use openflow::{Codec, Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use tokio::sync::oneshot;
+use transport::TlsFiles;
 use transport::unixctl::Request;
-use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles, resolve};
 
 /// Each has some kilobytes of features.
 const TABLES_PER_MESSAGE: usize = 8;
@@ -75,6 +72,9 @@ pub enum Heard {
     Asked(Asked),
 }
 
+/// An answer, or why it cannot be read.
+pub type Answer = Result<Message, ErrorKind>;
+
 /// A connection on which both sides have said hello.
 pub struct Client {
     name: String,
@@ -90,87 +90,6 @@ pub struct Client {
     backlog: Vec<u8>,
     version: Version,
     protocol: Protocol,
-}
-
-/// A stream, to read from and to write to, and its name.
-type Opened = (Box<dyn Read + Send>, Box<dyn Write>, String);
-
-/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge (also behind
-/// its type, as in `netdev@br0`), or the path of a socket. `suffix` is that of the bridge's socket.
-fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
-    let unix = |path: PathBuf| -> Result<Opened, Failure> {
-        match rundir::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
-            Ok((reader, writer)) => {
-                Ok((Box::new(reader), Box::new(writer), format!("unix:{}", path.display())))
-            }
-            Err(error) => fail!("connecting to {target} ({})", os_text(&error)),
-        }
-    };
-    if target.contains(':') {
-        return match ActiveTarget::parse(target, OPENFLOW_PORT) {
-            Ok(ActiveTarget::Unix(path)) => unix(path),
-            Ok(ActiveTarget::Tcp(host, port)) => {
-                let connect = |addresses: Vec<_>| {
-                    TcpStream::connect(&addresses[..]).and_then(|s| Ok((s.try_clone()?, s)))
-                };
-                let found = transport::runtime()?.block_on(resolve(&host, port));
-                match found.and_then(|addresses| Ok(connect(addresses)?)) {
-                    Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer), target.into())),
-                    Err(error) => fail!("{target}: failed to connect to socket ({error})"),
-                }
-            }
-            Ok(address @ ActiveTarget::Ssl(..)) => match open_tls(address, tls) {
-                Ok(stream) => Ok((Box::new(stream.try_clone()?), Box::new(stream), target.into())),
-                Err(StreamError::Tls(why)) => {
-                    tracing::error!(target: "stream_ssl", "{target}: {why}");
-                    fail!("{target}: failed to connect to socket (Protocol not available)")
-                }
-                Err(error) => fail!("{target}: failed to connect to socket ({error})"),
-            },
-            Err(why) => fail!("{why}"),
-        };
-    }
-    // `netdev@br0` is the bridge br0 with the type of its datapath.
-    for name in [target, target.split_once('@').map_or("", |(_, name)| name)] {
-        let socket = RunDir::from_env().file(&format!("{name}.{suffix}"));
-        if !name.is_empty() && socket.exists() {
-            return unix(socket);
-        }
-    }
-    let path = PathBuf::from(target);
-    if path.exists() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        return unix(std::path::absolute(path)?);
-    }
-    fail!("{target} is not a bridge or a socket")
-}
-
-/// A connection over TLS, as one end of a socket pair: a thread carries the bytes, so that reading and
-/// writing are the same here as on any other connection.
-fn open_tls(address: ActiveTarget, files: &TlsFiles) -> Result<UnixStream, StreamError> {
-    let tls = Tls::new(files.clone());
-    let (near, far) = UnixStream::pair()?;
-    far.set_nonblocking(true)?;
-    let (sender, connected) = channel();
-    let carry = async move {
-        let opened = async {
-            let far = tokio::net::UnixStream::from_std(far)?;
-            Ok((far, Stream::connect(&address, Some(&tls)).await?))
-        };
-        match opened.await {
-            Ok((mut far, mut stream)) => {
-                // The requester may be gone by now.
-                let _ = sender.send(Ok(()));
-                let _ = tokio::io::copy_bidirectional(&mut far, &mut stream).await;
-            }
-            Err(error) => drop(sender.send(Err(error))),
-        }
-    };
-    let runtime = transport::runtime()?;
-    std::thread::spawn(move || runtime.block_on(carry));
-    match connected.recv() {
-        Ok(result) => result.map(|()| near),
-        Err(_) => Err(StreamError::Tls("the connection ended while it was made".into())),
-    }
 }
 
 impl Client {
@@ -255,6 +174,26 @@ impl Client {
     /// `-mmmm` on.
     pub fn received_text(&self, xid: u32, message: &Message, style: MessageStyle) -> String {
         text_with_bytes(xid, message, self.connection.last_message(), style)
+    }
+
+    /// The text of the answer that came last, whether it can be read or not.
+    pub fn answer_text(&self, xid: u32, answer: &Answer, style: MessageStyle) -> String {
+        match answer {
+            Ok(message) => self.received_text(xid, message, style),
+            Err(_) => bytes_text(self.connection.last_message(), style.ports, style.verbosity),
+        }
+    }
+
+    /// The failure that an answer is, of which nothing can be read.
+    fn bad_answer(&self) -> Failure {
+        let text = bytes_text(self.connection.last_message(), PortNames::none(), 1);
+        Failure(format!("received bad reply: {}", text.trim_end()))
+    }
+
+    /// The same for an answer whose text has been shown: no failure if at least its kind could be read, as
+    /// with the stock tool.
+    pub fn check_shown(&self, answer: &Answer, text: &str) -> Result<(), Failure> {
+        if answer.is_err() && text.starts_with("***") { Err(self.bad_answer()) } else { Ok(()) }
     }
 
     /// Passes over a transaction id, where the stock tool spends one on a second connection's hello.
@@ -366,18 +305,17 @@ impl Client {
         }
     }
 
-    /// The next message, with its transaction id. What cannot be read is printed and skipped.
-    pub fn receive(&mut self) -> Result<(u32, Message), Failure> {
-        self.hear().map(|(_, xid, message)| (xid, message))
-    }
-
-    /// As [`Self::receive`], with the message's own version, which differs from the connection's when
-    /// snooping.
-    pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
+    /// The next message that can be read, or the answer to request `asked`, which may be one that cannot: no
+    /// other will come. What else cannot be read is printed and skipped.
+    fn receive_answer(&mut self, asked: u32) -> Result<(u32, Answer), Failure> {
         loop {
-            let event = self.next_event()?;
-            if let Some(heard) = self.message_of(event)? {
-                return Ok(heard);
+            match self.next_event()? {
+                Event::Unreadable { xid, error, .. } if xid == asked => return Ok((xid, Err(error))),
+                event => {
+                    if let Some((_, xid, message)) = self.message_of(event)? {
+                        return Ok((xid, Ok(message)));
+                    }
+                }
             }
         }
     }
@@ -432,10 +370,11 @@ impl Client {
         }
         self.flush()?;
         loop {
-            match self.receive()? {
+            match self.receive_answer(xid)? {
                 (reply_xid, _) if reply_xid != xid => {}
-                (_, error @ Message::Error(_)) => return Err(self.refused(xid, &error)),
-                (_, Message::StatsReply(reply)) if reply.more => {}
+                (_, Ok(error @ Message::Error(_))) => return Err(self.refused(xid, &error)),
+                (_, Ok(Message::StatsReply(reply))) if reply.more => {}
+                (_, Err(_)) => return Err(self.bad_answer()),
                 _ => return Ok(()),
             }
         }
@@ -467,17 +406,31 @@ impl Client {
     pub fn transact_hearing(
         &mut self,
         request: &Message,
-        mut hear: impl FnMut(u32, Message),
+        hear: impl FnMut(u32, Message),
     ) -> Result<(u32, Message), Failure> {
+        match self.exchange(request, hear)? {
+            (xid, Ok(reply)) => Ok((xid, reply)),
+            (_, Err(_)) => Err(self.bad_answer()),
+        }
+    }
+
+    /// As [`Self::transact`], for who shows the answer: it may be one that cannot be read.
+    pub fn ask(&mut self, request: &Message) -> Result<(u32, Answer), Failure> {
+        self.exchange(request, |_, _| ())
+    }
+
+    fn exchange(
+        &mut self,
+        request: &Message,
+        mut hear: impl FnMut(u32, Message),
+    ) -> Result<(u32, Answer), Failure> {
         let xid = self.send(request)?;
         self.flush()?;
         loop {
-            let (reply_xid, reply) = self.receive()?;
-            if reply_xid == xid {
-                return Ok((xid, reply));
-            }
-            if matches!(reply, Message::Error(_)) {
-                hear(reply_xid, reply);
+            match self.receive_answer(xid)? {
+                (reply_xid, reply) if reply_xid == xid => return Ok((xid, reply)),
+                (reply_xid, Ok(error @ Message::Error(_))) => hear(reply_xid, error),
+                _ => {}
             }
         }
     }
@@ -504,11 +457,11 @@ impl Client {
         mut show: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut asked = Some(Message::StatsRequest(request.clone()));
-        self.statistics(request, |client, xid, message| {
+        self.statistics(request, |client, xid, answer| {
             if let Some(asked) = asked.take() {
                 show(&message_text(xid, &asked, style))?;
             }
-            show(&client.received_text(xid, &message, style))
+            client.show_answer(xid, &answer, style, &mut show)
         })
     }
 
@@ -520,32 +473,44 @@ impl Client {
         style: MessageStyle,
         mut show: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.statistics(request, |client, xid, message| show(&client.received_text(xid, &message, style)))
+        self.statistics(request, |client, xid, answer| client.show_answer(xid, &answer, style, &mut show))
+    }
+
+    fn show_answer(
+        &self,
+        xid: u32,
+        answer: &Answer,
+        style: MessageStyle,
+        show: &mut impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let text = self.answer_text(xid, answer, style);
+        show(&text)?;
+        self.check_shown(answer, &text)
     }
 
     /// Asks for statistics and hands over each part of the reply, or the error, with its transaction id.
     fn statistics(
         &mut self,
         request: StatsRequest,
-        mut part: impl FnMut(&Client, u32, Message) -> Result<(), Failure>,
+        mut part: impl FnMut(&Client, u32, Answer) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let xid = self.send(&Message::StatsRequest(request))?;
         self.flush()?;
         loop {
-            let (reply_xid, reply) = self.receive()?;
+            let (reply_xid, reply) = self.receive_answer(xid)?;
             if reply_xid != xid {
                 continue;
             }
-            match reply {
-                Message::Error(_) => return part(self, xid, reply),
-                Message::StatsReply(ref body) => {
-                    let more = body.more;
-                    part(self, xid, reply)?;
-                    if !more {
-                        return Ok(());
-                    }
-                }
-                _ => return fail!("{}: reply of another kind", self.name),
+            let more = match &reply {
+                Ok(Message::StatsReply(body)) => body.more,
+                // The last bit of the flags, which come after the kind of statistics.
+                Err(_) => self.connection.last_message().get(11).is_some_and(|flags| flags & 1 != 0),
+                Ok(Message::Error(_)) => false,
+                Ok(_) => return fail!("{}: reply of another kind", self.name),
+            };
+            part(self, xid, reply)?;
+            if !more {
+                return Ok(());
             }
         }
     }
@@ -556,12 +521,13 @@ impl Client {
         request: StatsRequest,
         mut each: impl FnMut(StatsBody),
     ) -> Result<(), Failure> {
-        self.statistics(request, |client, xid, message| match message {
-            Message::StatsReply(reply) => {
+        self.statistics(request, |client, xid, answer| match answer {
+            Ok(Message::StatsReply(reply)) => {
                 each(reply.body);
                 Ok(())
             }
-            error => Err(client.refused(xid, &error)),
+            Ok(error) => Err(client.refused(xid, &error)),
+            Err(_) => Err(client.bad_answer()),
         })
     }
 
@@ -594,9 +560,10 @@ impl Client {
         self.flush()?;
         let mut failure = None;
         loop {
-            match self.receive()? {
-                (reply_xid, Message::BarrierReply) if reply_xid == xid => return Ok(failure),
-                error @ (_, Message::Error(_)) if failure.is_none() => failure = Some(error),
+            match self.receive_answer(xid)? {
+                (reply_xid, Ok(Message::BarrierReply)) if reply_xid == xid => return Ok(failure),
+                (xid, Ok(error @ Message::Error(_))) if failure.is_none() => failure = Some((xid, error)),
+                (_, Err(_)) => return Err(self.bad_answer()),
                 _ => {}
             }
         }
@@ -687,3 +654,6 @@ pub fn text_with_bytes(xid: u32, message: &Message, bytes: &[u8], style: Message
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

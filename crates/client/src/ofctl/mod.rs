@@ -1,8 +1,8 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
-//! One file each for what every command needs (`context`), the connection (`client`), flows (`flows`,
-//! `sort`), tunnel options (`options`), comparing sets of flows (`replace`), ports and the switch (`ports`),
-//! captures (`capture`), and commands that run until interrupted (`watch`).
+//! One file each for what every command needs (`context`), the connection (`client`), what it leads to
+//! (`target`), flows (`flows`, `sort`), tunnel options (`options`), comparing sets of flows (`replace`), ports
+//! and the switch (`ports`), captures (`capture`), and commands that run until interrupted (`watch`).
 
 mod arguments;
 mod bundles;
@@ -23,6 +23,7 @@ mod remarks;
 mod replace;
 mod sort;
 mod tables;
+mod target;
 mod watch;
 
 use client::{Failure, fail};

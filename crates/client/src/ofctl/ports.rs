@@ -1,6 +1,6 @@
 //! Commands about the switch and its ports.
 
-use super::client::{Client, Failure, fail};
+use super::client::{Answer, Client, Failure, fail};
 use super::context::Options;
 use base::OfPort;
 use openflow::message::{FragHandling, PortConfig, PortMod, StatsRequest, SwitchConfig};
@@ -10,17 +10,21 @@ use std::process::ExitCode;
 
 /// Prints the reply to a request.
 pub(super) fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Result<(), Failure> {
-    let (xid, reply) = client.transact(request)?;
+    let (xid, reply) = client.ask(request)?;
     print_received(options, client, xid, &reply)
 }
 
-fn print_received(options: &Options, client: &mut Client, xid: u32, reply: &Message) -> Result<(), Failure> {
-    if let Message::Error(_) = reply {
-        return Err(client.refused(xid, reply));
+fn print_received(options: &Options, client: &Client, xid: u32, reply: &Answer) -> Result<(), Failure> {
+    if let Ok(error @ Message::Error(_)) = reply {
+        return Err(client.refused(xid, error));
     }
-    let style = client.style(PortNames::none(), options.more());
-    print!("{}", options.painted(&client.received_text(xid, reply, style)));
-    Ok(())
+    print_text(options, client, xid, reply)
+}
+
+fn print_text(options: &Options, client: &Client, xid: u32, reply: &Answer) -> Result<(), Failure> {
+    let text = client.answer_text(xid, reply, client.style(PortNames::none(), options.more()));
+    print!("{}", options.painted(&text));
+    client.check_shown(reply, &text)
 }
 
 /// Prints all parts of the reply to a request for statistics.
@@ -45,15 +49,15 @@ fn shown_names(options: &Options) -> Result<PortNames, Failure> {
 
 pub fn show(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect()?;
-    let (xid, mut reply) = client.transact(&Message::FeaturesRequest)?;
+    let (xid, mut reply) = client.ask(&Message::FeaturesRequest)?;
     let mut has_all_ports = true;
-    if let Message::FeaturesReply(features) = &mut reply
+    if let Ok(Message::FeaturesReply(features)) = &mut reply
         && !features.has_all_ports(client.version())
     {
         has_all_ports = false;
         features.ports.clear();
     }
-    print_received(options, &mut client, xid, &reply)?;
+    print_received(options, &client, xid, &reply)?;
     if !has_all_ports {
         print_statistics(options, &mut client, StatsRequest::PortDesc(None))?;
     }
@@ -110,9 +114,8 @@ pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
 
 /// Prints what the switch answers, a refusal too.
 fn print_answer(options: &Options, client: &mut Client, request: &Message) -> Result<ExitCode, Failure> {
-    let (xid, reply) = client.transact(request)?;
-    let style = client.style(PortNames::none(), options.more());
-    print!("{}", options.painted(&client.received_text(xid, &reply, style)));
+    let (xid, reply) = client.ask(request)?;
+    print_text(options, client, xid, &reply)?;
     Ok(ExitCode::SUCCESS)
 }
 
