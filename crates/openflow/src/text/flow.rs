@@ -267,6 +267,12 @@ impl<'a> Reader<'a> {
         if is_ipv6 && behind_ip.iter().any(|field| self.matching.mask.get(*field) != 0) {
             self.restrict(Protocols::NXM_OXM);
         }
+        // Without the bit of a tag, OpenFlow 1.2 and later cannot say a priority, and would match more.
+        let (tag, mask) = self.matching.get_mf(Mf::VlanTci);
+        let has_none = mask & 0x1000 != 0 && tag & 0xe000 == 0;
+        if mask & 0xe000 != 0 && tag & 0x1000 == 0 && !has_none {
+            self.restrict(Protocols::NXM);
+        }
         requiring.check(&self.matching)
     }
 
@@ -578,6 +584,28 @@ mod tests {
             assert_eq!((request.out_group, protocols), (group, Protocols::OF11_UP));
         }
         assert!(parse_flow_request("out_group=0xffffff01", none).is_err());
+    }
+
+    #[test]
+    fn nxm_alone_says_the_priority_of_what_may_be_no_tag() {
+        let usable = |vlan: &str| {
+            let none = PortNames::none();
+            let parsed = parse_flow_mod(vlan, FlowModCommand::Delete, none).unwrap();
+            assert_eq!(parse_flow_request(vlan, none).unwrap().1, parsed.protocols, "{vlan}");
+            parsed.protocols
+        };
+        for part in ["0x2005/0xefff", "0x2000/0xe00f", "0x2005/0x2fff", "0/0xe000", "0x2000/0xf000", "0x2000"]
+        {
+            assert_eq!(usable(&format!("vlan_tci={part}")), Protocols::NXM, "{part}");
+        }
+        assert_eq!(usable("vlan_tci[13..15]=1"), Protocols::NXM);
+        for all in
+            ["vlan_tci=0", "vlan_tci=0x3005", "dl_vlan=5,dl_vlan_pcp=1", "dl_vlan=0xffff", "dl_vlan_pcp=0"]
+        {
+            assert!(usable(all).contains(Protocol::Of13), "{all}");
+        }
+        assert!(usable("vlan_tci=0/0xf000").contains(Protocol::Of13));
+        assert!(usable("vlan_tci=5/0xfff").contains(Protocol::Of13));
     }
 
     #[test]
