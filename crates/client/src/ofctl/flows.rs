@@ -444,7 +444,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
     let (fields, actions) = text.split_at(text.find("action").unwrap_or(text.len()));
     let mut packet = PacketOut {
         buffer_id: None,
-        in_port: OfPort::NONE,
+        in_port: OfPort::CONTROLLER,
         metadata: Match::any(),
         actions: Vec::new(),
         data: Vec::new(),
@@ -554,4 +554,17 @@ fn as_sent(flow: Parsed, protocol: Protocol, xid: u32) -> Result<Vec<u8>, Failur
         flow_mod.table_id = 0;
     }
     Ok(codec.encode(xid, &Message::FlowMod(Box::new(flow_mod)))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_comes_from_the_controller_unless_it_says_otherwise() {
+        let in_port = |text: &str| parse_packet_out(text, PortNames::none()).unwrap().0.in_port;
+        let packet = "packet=505400000007505400000005080045000028";
+        assert_eq!(in_port(&format!("{packet} actions=2")), OfPort::CONTROLLER);
+        assert_eq!(in_port(&format!("in_port=NONE {packet} actions=2")), OfPort::NONE);
+    }
 }
