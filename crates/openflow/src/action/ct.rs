@@ -397,6 +397,10 @@ fn parse_range(text: &str, nat: &mut Nat) -> Result<(), TextError> {
             }
             (high, rest) = (address, behind);
         }
+        // Zero alone stands for none. No range begins with it.
+        if low == 0 && high != 0 {
+            return Err(invalid());
+        }
         (nat.addresses, nat.is_ipv6) = (Some((low, high)), is_ipv6);
         if let Some(ports) = rest.strip_prefix(':') {
             let (low, behind) = port(ports).ok_or_else(invalid)?;
@@ -405,7 +409,13 @@ fn parse_range(text: &str, nat: &mut Nat) -> Result<(), TextError> {
             if let Some(second) = rest.strip_prefix('-') {
                 (high, rest) = port(second).filter(|(high, _)| *high >= low).ok_or_else(invalid)?;
             }
+            if low == 0 && high != 0 {
+                return Err(invalid());
+            }
             nat.ports = (low != 0).then_some((low, high));
+            if nat.ports.is_some() && nat.addresses == Some((0, 0)) {
+                return Err(invalid());
+            }
         }
     }
     if !rest.is_empty() {

@@ -47,6 +47,32 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
 }
 
 #[test]
+fn no_nat_range_begins_with_zero() {
+    let parse = |range: &str| {
+        let text = format!("ct(commit,nat(src={range}))");
+        let actions = parse_actions(&text, ActionsIn::List, PortNames::none())?;
+        let codec = Codec::new(Version::V13);
+        let sent = codec.decode_actions(&codec.encode_actions(&actions)).unwrap();
+        Ok::<_, openflow::text::TextError>(actions_text(&sent, Version::V13, PortNames::none()))
+    };
+    let refused = [
+        "1.2.3.4:0-5",
+        "0.0.0.0-1.1.1.1",
+        "0.0.0.0:5",
+        "0.0.0.0:80-90",
+        "::-::5",
+        "[::]:80",
+        "[::]-[::5]:80",
+    ];
+    for range in refused {
+        assert_eq!(parse(range).unwrap_err().message, format!("invalid nat range \"{range}\""));
+    }
+    for (range, sent) in [("1.2.3.4:0", "src=1.2.3.4"), ("1.2.3.4:0-0", "src=1.2.3.4"), ("0.0.0.0", "src")] {
+        assert_eq!(parse(range).unwrap(), format!("ct(commit,nat({sent}))"));
+    }
+}
+
+#[test]
 fn every_reason_of_a_packet_in_is_read_back_as_printed() {
     let mut said = Vec::new();
     for number in 0..6 {
