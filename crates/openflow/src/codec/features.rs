@@ -20,6 +20,8 @@ mod feature {
     pub const EXPERIMENTER: u16 = 0xfffe;
     /// Those that every table has: the ones above up to here, for flows other than table-miss.
     pub const REQUIRED: u32 = 0b0101_0101_0101_0101;
+    /// Those for table-miss.
+    pub const OF_MISS: u32 = 0b1010_0000_1010_1010;
 }
 
 pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
@@ -77,9 +79,34 @@ pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<Ta
     if is_described && seen & feature::REQUIRED != feature::REQUIRED {
         return Err(OFPTFFC_BAD_FEATURES);
     }
-    const MISS_KINDS: u32 = 0b1010_0000_1010_1010;
-    t.miss = (seen & MISS_KINDS != 0).then_some(miss);
+    if seen & feature::OF_MISS != 0 {
+        copy_omitted(&mut miss, &t.nonmiss, seen);
+        t.miss = Some(miss);
+    }
     Ok(t)
+}
+
+/// What is not said of table-miss is the same as for other flows.
+fn copy_omitted(miss: &mut TableInstructionFeatures, nonmiss: &TableInstructionFeatures, seen: u32) {
+    let is_omitted = |kind: u16| seen & 2 << kind == 0;
+    if is_omitted(feature::INSTRUCTIONS) {
+        miss.instructions = nonmiss.instructions;
+    }
+    if is_omitted(feature::NEXT_TABLES) {
+        miss.next_tables.clone_from(&nonmiss.next_tables);
+    }
+    if is_omitted(feature::WRITE_ACTIONS) {
+        miss.write_actions = nonmiss.write_actions;
+    }
+    if is_omitted(feature::APPLY_ACTIONS) {
+        miss.apply_actions = nonmiss.apply_actions;
+    }
+    if is_omitted(feature::WRITE_SET_FIELD) {
+        miss.write_set_fields.clone_from(&nonmiss.write_set_fields);
+    }
+    if is_omitted(feature::APPLY_SET_FIELD) {
+        miss.apply_set_fields.clone_from(&nonmiss.apply_set_fields);
+    }
 }
 
 /// The headers of fields. A header whose length is not its field's belongs to no known field, and is skipped.
@@ -141,4 +168,31 @@ pub(super) fn write_table_features(version: Version, out: &mut Vec<u8>, t: &Tabl
     property(feature::WILDCARDS, &|out| headers(&t.wildcards, out));
     let length = (out.len() - start) as u16;
     out.set_u16(start, length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_of_table_miss_is_as_for_other_flows() {
+        let nonmiss = TableInstructionFeatures {
+            instructions: 6,
+            next_tables: vec![5, 6],
+            write_actions: 1,
+            apply_actions: 3,
+            ..TableInstructionFeatures::default()
+        };
+        let features = TableFeatures { nonmiss: nonmiss.clone(), ..TableFeatures::of(4) };
+        let mut bytes = Vec::new();
+        write_table_features(Version::V13, &mut bytes, &features);
+        write_property(&mut bytes, feature::INSTRUCTIONS + 1, |out: &mut Vec<u8>| {
+            out.u16(1);
+            out.u16(4);
+        });
+        let length = bytes.len() as u16;
+        bytes.set_u16(0, length);
+        let read = read_table_features(Version::V13, &mut Reader::new(&bytes, OFPBPC_BAD_LEN)).unwrap();
+        assert_eq!(read.miss, Some(TableInstructionFeatures { instructions: 2, ..nonmiss }));
+    }
 }

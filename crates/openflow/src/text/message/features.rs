@@ -202,7 +202,8 @@ fn write_matching(out: &mut String, t: &TableFeatures) {
     let of_kind = |has_mask: bool, is_wildcard: bool| {
         t.matchable.iter().copied().filter(move |&header| NxmHeader(header).has_mask() == has_mask).filter({
             let wildcards = &wildcards;
-            move |&header| wildcards.contains(&field(header)) == is_wildcard
+            // What can be matched in part can be left out.
+            move |&header| (has_mask || wildcards.contains(&field(header))) == is_wildcard
         })
     };
     for (title, has_mask, is_wildcard) in [
@@ -312,6 +313,18 @@ fn counting_run(names: &[String]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_with_a_mask_is_a_wildcard_even_if_it_is_not_listed_there() {
+        let headers = |mf: Mf, length| vec![NxmHeader::new(mf.wire(3).unwrap(), length > 6, length).0];
+        let text = |matchable| {
+            let mut out = String::new();
+            write_matching(&mut out, &TableFeatures { matchable, ..TableFeatures::of(0) });
+            out
+        };
+        assert_eq!(text(headers(Mf::EthDst, 12)), "      arbitrary mask: eth_dst\n");
+        assert_eq!(text(headers(Mf::EthDst, 6)), "      must exact match: eth_dst\n");
+    }
 
     #[test]
     fn names_of_fields_share_prefixes_and_count() {
