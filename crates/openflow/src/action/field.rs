@@ -6,7 +6,7 @@ use super::row::{Form, Place, Row, Space, lenient, nicira, of10, of11, with, wor
 use super::subfield::{checked, ones, read_field};
 use super::vlan::{in_range, set_exactly};
 use crate::codec::bytes::Put;
-use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
+use crate::codec::matching::{AnyEntry, read_entry, value_to_wire, write_entry, write_option};
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{self, u8_named, u16_named, u64_of, write_ethernet, write_hex};
 use crate::text::{
@@ -270,16 +270,18 @@ impl Encoder<'_> {
     /// Writes a set-field as loads of its runs of mask bits, from the lowest, at most 64 bits each; for an
     /// experimenter's field, for which NXAST_REG_LOAD has no room, as NXAST_REG_LOAD2.
     pub(super) fn set_as_loads(&mut self, field: Mf, value: u128, mask: u128) {
+        // A load has the number on the wire.
+        let value = if mask == field.ones() { value_to_wire(field, value) } else { value };
         // The bit for a tag's presence cannot be set, and is.
         let mut left = mask & ones(field.row().subfield_bits);
         while left != 0 {
             let offset = left.trailing_zeros() as u16;
             let count = ((left >> offset).trailing_ones() as u16).min(64);
-            let value = (value >> offset & ones(count)) as u64;
             left &= !(ones(count) << offset);
             // Some have more bits on the wire than can be set (`arp_op`).
             let is_whole = (offset, count) == (0, field.row().bits.into());
             let count = if is_whole { field.row().subfield_bits.min(64) } else { count };
+            let value = (value >> offset & ones(count)) as u64;
             let target = SubField { field, offset, count };
             self.action(&Action::Load { target, value, as_set_field: false });
         }

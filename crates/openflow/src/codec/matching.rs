@@ -64,7 +64,7 @@ fn is_port32(mf: Mf) -> bool {
     matches!(mf, Mf::InPortOxm | Mf::ActsetOutput)
 }
 
-fn value_to_wire(mf: Mf, value: u128) -> u128 {
+pub(crate) fn value_to_wire(mf: Mf, value: u128) -> u128 {
     if is_port32(mf) { OfPort(value as u16).to_u32().into() } else { value }
 }
 
