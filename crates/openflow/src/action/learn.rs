@@ -14,6 +14,7 @@ use crate::text::{
     KeyValues, TextError, bad, display_name, parse_subfield, parse_value, put, split_subfield, write_value,
 };
 use flow::action::{Learn, LearnSource, LearnSpec, LearnTarget, SubField};
+use flow::mf::Maskable;
 use flow::options::Wide;
 use flow::{Action, Match, Mf};
 
@@ -80,7 +81,11 @@ fn check(learn: &Learn, c: &mut Checker) -> Result<(), ErrorKind> {
             && !matches!(target.field, Mf::TunMetadata(_))
         {
             let mask = super::subfield::ones(target.count) << target.offset;
-            learned.add_mf(target.field, value.low_u128() << target.offset, mask);
+            let is_whole = mask & target.field.ones() == target.field.ones();
+            // A part of a field that is matched as a whole says nothing.
+            if is_whole || target.field.row().maskable != Maskable::No {
+                learned.add_mf(target.field, value.low_u128() << target.offset, mask);
+            }
         }
     }
     Ok(())
