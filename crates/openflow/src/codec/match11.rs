@@ -71,14 +71,17 @@ pub(super) fn read(r: &mut Reader) -> Result<Match, ErrorKind> {
         m.set_masked(FieldId::InPort, port.0.into(), 0xffff);
     }
     if has(W_DL_VLAN) {
+        if vlan != VLAN_NONE && has(W_DL_VLAN_PCP) && pcp > 7 {
+            return Err(OFPBMC_BAD_VALUE);
+        }
         match vlan {
             VLAN_NONE => m.set_masked(FieldId::VlanTci, 0, 0xffff),
             VLAN_ANY if has(W_DL_VLAN_PCP) => {
-                m.set_masked(FieldId::VlanTci, u128::from(pcp & 7) << 13 | 0x1000, 0xf000);
+                m.set_masked(FieldId::VlanTci, u128::from(pcp) << 13 | 0x1000, 0xf000);
             }
             VLAN_ANY => m.set_masked(FieldId::VlanTci, 0x1000, 0x1000),
             0..0x1000 if has(W_DL_VLAN_PCP) => {
-                m.set_masked(FieldId::VlanTci, u128::from(pcp & 7) << 13 | u128::from(vlan | 0x1000), 0xffff);
+                m.set_masked(FieldId::VlanTci, u128::from(pcp) << 13 | u128::from(vlan | 0x1000), 0xffff);
             }
             0..0x1000 => m.set_masked(FieldId::VlanTci, u128::from(vlan | 0x1000), 0x1fff),
             _ => return Err(OFPBMC_BAD_VALUE),
@@ -198,4 +201,23 @@ pub(super) fn write(out: &mut Vec<u8>, m: &Match) {
     let (metadata, mask) = m.get_mf(Mf::Metadata);
     out.u64((metadata & mask) as u64);
     out.u64(!(mask as u64));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_that_no_tag_can_have_is_refused() {
+        let tagged = Match::any().with(FieldId::VlanTci, 0xf005);
+        let mut bytes = Vec::new();
+        write(&mut bytes, &tagged);
+        // Behind the type, the input port, the addresses and the tag's id.
+        let mut read_with = |priority| {
+            bytes[38] = priority;
+            read(&mut Reader::new(&bytes, OFPBMC_BAD_LEN))
+        };
+        assert_eq!(read_with(7), Ok(tagged));
+        assert_eq!(read_with(8), Err(OFPBMC_BAD_VALUE));
+    }
 }
