@@ -7,6 +7,10 @@ use crate::text::value::{u32_of, u64_masked, write_hex};
 use crate::text::{Protocols, bad, put};
 use crate::version::Version;
 use flow::Action;
+use std::ops::RangeInclusive;
+
+/// The meters that a switch may have: others are no meter, or one that packets meet without an instruction.
+const METERS: RangeInclusive<u32> = 1..=0xffff_0000;
 
 pub(super) static METER: Row = Row {
     name: "meter",
@@ -26,6 +30,10 @@ pub(super) static METER: Row = Row {
         Ok(Action::Meter(u32_of(value)?))
     })],
     print: |a, p| with!(a, Action::Meter(id) => put!(p.out, "meter:{id}")),
+    check: |a, _| match a {
+        Action::Meter(id) if !METERS.contains(id) => Err(OFPMMFC_INVALID_METER),
+        _ => Ok(()),
+    },
     ..Row::PLAIN
 };
 
