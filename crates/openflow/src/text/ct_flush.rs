@@ -1,5 +1,6 @@
 //! Tuples of tracked connections in the syntax of `ct-flush` and `dpctl/flush-conntrack`, and their output.
 
+use super::value::{u8_named, u16_named};
 use super::{KeyValues, put};
 use crate::message::CtFlush;
 use flow::{CtTuple, CtTuples};
@@ -12,8 +13,10 @@ pub fn parse_ct_tuple(text: &str, into: &mut CtTuples, is_reply: bool) -> Result
             return Err(format!("field {key} missing value"));
         }
         let failed = || format!("failed to parse field {key}");
-        let number = || value.parse::<u16>().map_err(|_| failed());
-        let byte = || value.parse::<u8>().map_err(|_| failed());
+        let number = || u16_named(value, key).map_err(|_| failed());
+        let byte = || u8_named(value, key).map_err(|_| failed());
+        // Port 0 stands for any.
+        let port = || number().map(|port| Some(port).filter(|&port| port != 0));
         let (is_ipv6, is_icmp) = (into.is_ipv6, into.is_icmp());
         let tuple = if is_reply { &mut into.reply } else { &mut into.original };
         let mut address = |is_src: bool, new: Option<u128>, new_is_ipv6: bool| {
@@ -37,8 +40,8 @@ pub fn parse_ct_tuple(text: &str, into: &mut CtTuples, is_reply: bool) -> Result
                 into.is_ipv6 = address(key == "ct_ipv6_src", new, true)?;
             }
             "ct_nw_proto" => into.protocol = Some(byte()?),
-            "ct_tp_src" => tuple.src_port = Some(number()?),
-            "ct_tp_dst" => tuple.dst_port = Some(number()?),
+            "ct_tp_src" => tuple.src_port = port()?,
+            "ct_tp_dst" => tuple.dst_port = port()?,
             "icmp_type" | "icmp_code" | "icmp_id" if !is_icmp => {
                 return Err("invalid L4 fields".into());
             }
@@ -83,5 +86,25 @@ fn write_tuple(out: &mut String, all: &CtTuples, tuple: &CtTuple) {
         );
     } else {
         put!(out, "ct_tp_src={},ct_tp_dst={}", tuple.src_port.unwrap_or(0), tuple.dst_port.unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_be_hexadecimal_and_port_0_is_any() {
+        let parse = |text: &str| {
+            let mut tuples = CtTuples::default();
+            parse_ct_tuple(text, &mut tuples, false).map(|()| tuples)
+        };
+        let tuples = parse("ct_nw_proto=0x6,ct_tp_src=0x50,ct_tp_dst=81").unwrap();
+        let CtTuple { src_port, dst_port, .. } = tuples.original;
+        assert_eq!((tuples.protocol, src_port, dst_port), (Some(6), Some(80), Some(81)));
+        assert_eq!(parse("ct_nw_proto=6,ct_tp_src=5,ct_tp_src=0").unwrap().original.src_port, None);
+        assert_eq!(parse("ct_tp_src=0"), Ok(CtTuples::default()));
+        assert_eq!(parse("ct_nw_proto=0x100"), Err("failed to parse field ct_nw_proto".into()));
+        assert_eq!(parse("ct_tp_src=5"), Err("port is set without protocol".into()));
     }
 }
