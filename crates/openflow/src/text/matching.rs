@@ -458,6 +458,9 @@ fn parse_option(m: &mut Match, idx: u8, text: &str) -> Result<(), TextError> {
 }
 
 fn set_option(m: &mut Match, idx: u8, value: Wide, mask: Wide) -> Result<(), TextError> {
+    if m.options.get(idx).is_some() {
+        return bad!("field tun_metadata{idx} set multiple times");
+    }
     m.options.set(OptionMatch { idx, value: value.and(&mask), mask, bytes: None });
     let bytes = |o: &OptionMatch| if o.mask == Wide::ONES { o.value.byte_len() } else { o.mask.byte_len() };
     let used: usize = m.options.iter().map(|o| bytes(o).next_multiple_of(4)).sum();
