@@ -430,9 +430,12 @@ fn print_spec(part: &LearnSpec, p: &mut Printer) {
                 base::OfPort::from_u32(value.low_u128() as u32).map(|port| u128::from(port.0));
             let narrow =
                 if target.count > target.field.bits() { value_of_port } else { Some(value.low_u128()) };
-            if let Some(narrow) = narrow.filter(|_| is_whole(target))
-                && !matches!(target.field, Mf::TunMetadata(_))
+            let is_all = target.offset == 0 && target.count == target.field.row().subfield_bits;
+            if let Mf::TunMetadata(_) = target.field
+                && is_all
             {
+                put!(p.out, "{}={value}", display_name(target.field));
+            } else if let Some(narrow) = narrow.filter(|_| is_all || is_whole(target)) {
                 put!(p.out, "{}=", display_name(target.field));
                 write_value(p.out, target.field, narrow, target.field.ones(), p.ports);
             } else {

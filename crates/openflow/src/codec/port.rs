@@ -539,11 +539,14 @@ fn set_rate(queue: &mut QueueConfig, kind: u16, value: &mut Reader) -> Result<()
         QUEUE_MAX_RATE => &mut queue.max_rate,
         _ => return Ok(()),
     };
-    *target = Some(value.u16()?).filter(|&rate| rate <= 1000);
+    *target = Some(value.u16()?).filter(|&rate| rate != RATE_UNSET);
     Ok(())
 }
 
-/// Properties of a queue: rates in tenths of a percent, above 1000 meaning "not set".
+/// The rate of a queue that has none (OFPQ_MIN_RATE_UNCFG).
+const RATE_UNSET: u16 = 0xffff;
+
+/// Properties of a queue: rates in tenths of a percent; above 1000 they are disabled.
 const QUEUE_MIN_RATE: u16 = 1;
 const QUEUE_MAX_RATE: u16 = 2;
 

@@ -256,7 +256,8 @@ pub struct QueueStats {
     pub duration_ns: u32,
 }
 
-/// Configuration of a queue. Rates in tenths of a percent of the port's speed; `None`: not set.
+/// Configuration of a queue. Rates in tenths of a percent of the port's speed, above 1000
+/// disabled; `None`: not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct QueueConfig {

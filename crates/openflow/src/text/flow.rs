@@ -547,9 +547,6 @@ fn write_flow_mod_with(
     if let Some(port) = m.out_port {
         put!(out, "out_port:{} ", ports.text(port));
     }
-    if let Some(group) = m.out_group {
-        put!(out, "out_group:{group} ");
-    }
     // In OpenFlow 1.0 every add resets the counters, without a flag.
     let implied = if version < Version::V12 { FlowFlags::RESET_COUNTS } else { FlowFlags::empty() };
     write_flags(out, m.flags - implied);

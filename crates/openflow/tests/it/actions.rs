@@ -100,7 +100,7 @@ fn bits_of_a_learned_constant_that_do_not_count_are_left_out() {
         actions_text(&read, Version::V10, PortNames::none())
     };
     let vid = learn(&[0x20, 12, 0x10, 5, 0x80, 0, 12, 2, 0, 0]);
-    assert_eq!(vid, "learn(table=1,OXM_OF_VLAN_VID[]=0x5)");
+    assert_eq!(vid, "learn(table=1,vlan_vid=5)");
     assert_eq!(learn(&[0x20, 4, 0, 0xff, 0, 1, 0, 4, 0, 0]), "learn(table=1,NXM_NX_REG0[0..3]=0xf)");
     let read = |text: &str| parse_actions(text, ActionsIn::List, PortNames::none()).ok();
     assert_eq!(read("learn(table=1,vlan_vid=0x1005)"), read(&vid));

@@ -236,7 +236,8 @@ fn field_name(mf: Mf) -> String {
     }
 }
 
-fn in_order() -> impl Iterator<Item = Mf> {
+/// Fields in the order of ovs-fields(7).
+pub(super) fn in_order() -> impl Iterator<Item = Mf> {
     Mf::simple().flat_map(|mf| {
         let registers = (0..16).map(Mf::Reg).chain((0..8).map(Mf::XReg)).chain((0..4).map(Mf::XxReg));
         let before: Vec<Mf> = match mf {

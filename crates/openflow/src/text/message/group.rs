@@ -1,5 +1,6 @@
 //! Groups and meters.
 
+use super::features::in_order;
 use super::words::{MessageStyle, action_names, bit_names};
 use crate::action::write_actions_text as write_actions;
 use crate::message::{
@@ -11,6 +12,7 @@ use crate::text::field::{display_name, write_value};
 use crate::text::flow::write_duration;
 use crate::text::put;
 use crate::version::Version;
+use flow::Mf;
 
 pub(super) fn write_group_mod(out: &mut String, m: &GroupMod, style: MessageStyle) {
     let command = GroupCommand::ALL.iter().find(|(command, _)| *command == m.command);
@@ -51,23 +53,7 @@ fn write_group(out: &mut String, group: &GroupDesc, with_type: bool, style: Mess
         if group.selection.param != 0 {
             put!(out, ",selection_method_param={}", group.selection.param);
         }
-        let fields = &group.selection.fields;
-        if let [(field, mask)] = fields[..]
-            && mask == field.ones()
-        {
-            put!(out, ",fields={}", display_name(field));
-        } else if !fields.is_empty() {
-            out.push_str(",fields(");
-            for (i, (field, mask)) in fields.iter().enumerate() {
-                out.push_str(if i > 0 { "," } else { "" });
-                out.push_str(&display_name(*field));
-                if *mask != field.ones() {
-                    out.push('=');
-                    write_value(out, *field, *mask, field.ones(), style.ports);
-                }
-            }
-            out.push(')');
-        }
+        write_selection_fields(out, &group.selection.fields, style);
     }
     for bucket in &group.buckets {
         out.push_str(",bucket=");
@@ -88,6 +74,26 @@ fn write_group(out: &mut String, group: &GroupDesc, with_type: bool, style: Mess
         out.push_str("actions=");
         write_actions(out, &bucket.actions, style.version, style.ports);
     }
+}
+
+/// The fields that are hashed, in the order of ovs-fields(7).
+fn write_selection_fields(out: &mut String, fields: &[(Mf, u128)], style: MessageStyle) {
+    let mut ordered: Vec<&(Mf, u128)> = fields.iter().collect();
+    ordered.sort_by_cached_key(|(field, _)| in_order().position(|other| other == *field));
+    let is_one = fields.len() == 1;
+    for (i, (field, mask)) in ordered.into_iter().enumerate() {
+        out.push_str(match i {
+            0 if is_one => ",fields=",
+            0 => ",fields(",
+            _ => ",",
+        });
+        out.push_str(&display_name(*field));
+        if *mask != field.ones() {
+            out.push('=');
+            write_value(out, *field, *mask, field.ones(), style.ports);
+        }
+    }
+    out.push_str(if fields.len() > 1 { ")" } else { "" });
 }
 
 pub(super) fn write_group_descs(out: &mut String, groups: &[GroupDesc], style: MessageStyle) {

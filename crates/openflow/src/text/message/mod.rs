@@ -440,8 +440,11 @@ fn packet_in(out: &mut String, packet: &PacketIn, style: MessageStyle) {
         None => out.push_str(" (unbuffered)"),
         Some(id) => put!(out, " buffer=0x{id:08x}"),
     }
-    if packet.buffer_id.is_none() && packet.total_len as usize != packet.data.len() {
-        put!(out, " (***total_len != data_len***)");
+    let total_len = packet.total_len as usize;
+    if packet.buffer_id.is_none() && total_len != packet.data.len() {
+        out.push_str(" (***total_len != data_len***)");
+    } else if total_len < packet.data.len() {
+        out.push_str(" (***total_len < data_len***)");
     }
     out.push('\n');
     if !packet.userdata.is_empty() {
@@ -569,7 +572,9 @@ fn bundle_control(out: &mut String, control: &BundleControl) {
 
 fn bundle_flags(out: &mut String, flags: BundleFlags) {
     let names = [(BundleFlags::ATOMIC, "atomic"), (BundleFlags::ORDERED, "ordered")];
-    let set: Vec<&str> = names.iter().filter(|(f, _)| flags.contains(*f)).map(|(_, name)| *name).collect();
+    let set = names.iter().filter(|(f, _)| flags.contains(*f)).map(|(_, name)| name.to_string());
+    let unknown = flags.bits() & !BundleFlags::all().bits();
+    let set: Vec<String> = set.chain((unknown != 0).then(|| format!("{unknown:#x}"))).collect();
     if set.is_empty() { out.push('0') } else { out.push_str(&set.join(" ")) }
 }
 

@@ -104,11 +104,15 @@ fn all_fields(key: &Key) -> Match {
             break;
         }
     }
+    let is_later_fragment = key.get64(FieldId::NwFrag) & 2 != 0;
     let optional = Mf::simple().filter(|mf| {
-        let excluded = matches!(
-            mf.row().field,
-            FieldId::EthSrc | FieldId::EthDst | FieldId::EthType | FieldId::VlanTci | FieldId::InPort
-        );
+        // A later fragment has no header of the transport layer.
+        let is_absent = is_later_fragment && mf.row().prereq == flow::mf::Prereq::Icmpv4;
+        let excluded = is_absent
+            || matches!(
+                mf.row().field,
+                FieldId::EthSrc | FieldId::EthDst | FieldId::EthType | FieldId::VlanTci | FieldId::InPort
+            );
         // Extension headers are not in the stock tool's text, nor most times worth a word.
         !excluded
             && !matches!(mf, Mf::Ipv6ExtHdr | Mf::NdReserved | Mf::NdOptionsType)
@@ -141,6 +145,18 @@ fn all_fields(key: &Key) -> Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_later_fragment_has_no_type_of_icmp() {
+        let text = |fragment: [u8; 2]| {
+            let mut frame = vec![2; 12];
+            frame.extend([8, 0, 0x45, 0, 0, 28, 0, 1, fragment[0], fragment[1], 64, 1, 0, 0]);
+            frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 8, 0, 0, 0, 0, 0, 0, 0]);
+            packet_text(&frame)
+        };
+        assert!(text([0x20, 0]).contains("nw_frag=first,icmp_type=8,icmp_code=0"), "{}", text([0x20, 0]));
+        assert!(text([0, 1]).ends_with("nw_frag=later"), "{}", text([0, 1]));
+    }
 
     #[test]
     fn labels_are_shown_down_to_the_bottom_of_the_stack() {

@@ -202,7 +202,10 @@ pub(super) fn queue_configs(out: &mut String, queues: &[QueueConfig], style: Mes
         put!(out, "queue {}:", queue.queue_id);
         for (name, rate) in [("min_rate", queue.min_rate), ("max_rate", queue.max_rate)] {
             if let Some(rate) = rate {
-                put!(out, " {name}:{}.{}%", rate / 10, rate % 10);
+                match rate {
+                    0..=1000 => put!(out, " {name}:{}.{}%", rate / 10, rate % 10),
+                    _ => put!(out, " {name}:(disabled)"),
+                }
             }
         }
         out.push('\n');

@@ -160,6 +160,51 @@ fn counters_of_ports_read_as_the_stock_client_reads_them() {
     }
 }
 
+fn with_header(version: u8, kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = (8 + body.len() as u16).to_be_bytes();
+    [&[version, kind, length[0], length[1], 0, 0, 0, 2], body].concat()
+}
+
+#[test]
+fn what_is_odd_in_a_message_reads_as_the_stock_client_reads_it() {
+    use openflow::text::{PortNames, bytes_text, parse_flow_mod, parse_group_mod};
+    let mut messages = Vec::new();
+    // A packet-in with more of its packet than there is.
+    for buffer in [5u32, u32::MAX] {
+        let body = [&buffer.to_be_bytes()[..], &[0, 10, 0, 1, 0, 0], &[0; 20]].concat();
+        messages.push(with_header(1, 10, &body));
+    }
+    for rate in [0u16, 1000, 1001, 65_534, 65_535] {
+        let [high, low] = rate.to_be_bytes();
+        let queue = [0, 0, 0, 3, 0, 24, 0, 0, 0, 1, 0, 16, 0, 0, 0, 0, high, low, 0, 0, 0, 0, 0, 0];
+        messages.push(with_header(1, 21, &[&[0, 1, 0, 0, 0, 0, 0, 0][..], &queue].concat()));
+    }
+    for flags in [[0, 0], [0, 3], [8, 1], [0xf0, 4]] {
+        messages.push(with_header(5, 33, &[&[0, 0, 0, 5, 0, 0][..], &flags].concat()));
+    }
+    let none = PortNames::none();
+    let delete = parse_flow_mod("out_group=5,ip", FlowModCommand::Delete, none).unwrap().flow_mod;
+    let delete = Message::FlowMod(Box::new(delete));
+    messages.push(openflow::Codec::new(Version::V13).encode(2, &delete).unwrap());
+    for fields in [
+        "fields(eth_src=ff:ff:ff:00:00:00)",
+        "fields=eth_src",
+        "fields(ip_src=255.255.0.0,reg0=0xff)",
+        "fields(tcp_src,ip_src,eth_dst,eth_src)",
+    ] {
+        let text = format!("group_id=1,type=select,selection_method=hash,{fields},bucket=output:1");
+        let (group, _) = parse_group_mod(&text, GroupCommand::Add, none).unwrap();
+        let group = Message::GroupMod(Box::new(group));
+        messages.push(openflow::Codec::new(Version::V15).encode(2, &group).unwrap());
+    }
+    let dir = TempDir::new("odd");
+    let stock = crate::stock::read_by_stock(&dir.0, &messages);
+    assert_eq!(stock.len(), messages.len(), "{stock:?}");
+    for (bytes, stock) in messages.iter().zip(stock) {
+        assert_eq!(bytes_text(bytes, none, 0).trim_end(), stock.trim_end());
+    }
+}
+
 #[test]
 fn the_table_of_errors_is_the_stock_clients() {
     use openflow::error::OfError;
