@@ -122,6 +122,11 @@ pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
                                 out.push(' ');
                                 write_flow_mod_of(&mut out, flow_mod, &matching, version, ports);
                             }
+                            (Message::StatsRequest(_) | Message::StatsReply(_), _) => {
+                                let start = out.len();
+                                body(&mut out, &message, style);
+                                stats::write_flags(&mut out, start, bytes, version);
+                            }
                             _ => body(&mut out, &message, style),
                         }
                         None

@@ -12,6 +12,7 @@ use crate::message::{
 use crate::text::flow::{FlowStyle, write_flow};
 use crate::text::matching::write_match;
 use crate::text::put;
+use crate::version::Version;
 
 pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: MessageStyle) {
     match request {
@@ -43,7 +44,7 @@ pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: Mes
             }
         }
         StatsRequest::TableFeatures { features, more } if !features.is_empty() => {
-            out.push_str(if *more { " flags=[more]" } else { "" });
+            out.push_str(if *more { MORE } else { "" });
             write_table_features(out, features, style.version);
         }
         _ => {}
@@ -61,9 +62,32 @@ fn flow_request(out: &mut String, r: &FlowStatsRequest, style: MessageStyle) {
     write_match(out, &r.matching, DEFAULT_PRIORITY, style.ports);
 }
 
+/// Shows all flags of a message of statistics, of which a body's text, at `start`, shows those that it knows.
+pub(super) fn write_flags(out: &mut String, start: usize, bytes: &[u8], version: Version) {
+    let (Some(kind), Some(&[high, low])) = (bytes.get(1), bytes.get(10..12).and_then(|b| b.first_chunk()))
+    else {
+        return;
+    };
+    let flags = u16::from_be_bytes([high, low]);
+    let is_reply = *kind == if version == Version::V10 { 17 } else { 19 };
+    // Requests have come in parts since OpenFlow 1.3.
+    let known = flags & u16::from(is_reply || version >= Version::V13);
+    if flags == 0 {
+        return;
+    }
+    let shown = if out[start..].starts_with(MORE) { MORE.len() } else { 0 };
+    let mut text = String::from(if known != 0 { MORE } else { " flags=" });
+    if flags != known {
+        put!(text, "[***unknown flags 0x{:04x}***]", flags & !known);
+    }
+    out.replace_range(start..start + shown, &text);
+}
+
+const MORE: &str = " flags=[more]";
+
 pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageStyle) {
     if reply.more {
-        out.push_str(" flags=[more]");
+        out.push_str(MORE);
     }
     match &reply.body {
         StatsBody::Desc(desc) => switch_desc(out, desc),

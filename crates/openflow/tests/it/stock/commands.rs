@@ -182,6 +182,20 @@ fn what_is_odd_in_a_message_reads_as_the_stock_client_reads_it() {
     for flags in [[0, 0], [0, 3], [8, 1], [0xf0, 4]] {
         messages.push(with_header(5, 33, &[&[0, 0, 0, 5, 0, 0][..], &flags].concat()));
     }
+    // Flags of statistics: the kind, and in OpenFlow 1.1 and later padding behind them.
+    for (version, request) in [(1, 16), (2, 18), (4, 18), (6, 18)] {
+        for flags in [[0, 0], [0, 1], [0, 2], [0, 3], [0x80, 1]] {
+            let padding: &[u8] = if version > 1 { &[0; 4] } else { &[] };
+            let body = |kind| [&[0, kind][..], &flags, padding].concat();
+            messages.push(with_header(version, request, &body(0)));
+            messages.push(with_header(version, request + 1, &body(1)));
+            messages.push(with_header(version, request + 1, &[body(0), vec![0; 1056]].concat()));
+            if version > 1 {
+                let port = [&body(4)[..], &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]].concat();
+                messages.push(with_header(version, request, &port));
+            }
+        }
+    }
     let none = PortNames::none();
     let delete = parse_flow_mod("out_group=5,ip", FlowModCommand::Delete, none).unwrap().flow_mod;
     let delete = Message::FlowMod(Box::new(delete));
