@@ -130,12 +130,15 @@ impl Server {
     }
 
     fn refuse_if_read_only(&self, session: SessionId) -> Result<(), Value> {
-        let of_session = self.sessions.get(&session).is_some_and(|s| s.read_only);
-        if self.read_only || of_session {
+        if self.may_only_read(session) {
             let details = "lock and unlock operations not allowed when database server is in read only mode";
             return Err(Error::new("not allowed", details).to_json());
         }
         Ok(())
+    }
+
+    fn may_only_read(&self, session: SessionId) -> bool {
+        self.read_only || self.sessions.get(&session).is_some_and(|s| s.read_only)
     }
 
     fn convert(&mut self, now: Now, session: SessionId, params: &Value) -> Answer {
@@ -151,7 +154,7 @@ impl Server {
             return Err(syntax_error(params, "array expected").to_json());
         };
         let converted = Schema::from_json(schema).and_then(|schema| {
-            if self.read_only {
+            if self.may_only_read(session) {
                 return Err(Error::new("not allowed", "convert is not allowed in read only mode"));
             }
             self.convert_database(now, &name, schema)

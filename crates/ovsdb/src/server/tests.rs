@@ -457,6 +457,21 @@ fn a_backup_refuses_locks_and_conversions() {
 }
 
 #[test]
+fn who_may_only_read_converts_nothing() {
+    let mut rig = Rig::new();
+    rig.put(3, "x");
+    let [reader, writer] = [true, false].map(|read_only| rig.server.connect(read_only));
+    let schema = json!({"name": "D", "version": "2.0.0", "tables": {"V": {"columns": {"i": {"type": "integer"}}}}});
+    assert!(rig.refused(reader, "convert", json!(["D", schema])).contains("read only mode"));
+    rig.server.set_session_read_only(writer, true);
+    assert!(rig.refused(writer, "convert", json!(["D", schema])).contains("read only mode"));
+    assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 1);
+    assert!(!rig.server.is_closing(reader));
+    rig.server.set_session_read_only(writer, false);
+    rig.ask(writer, "convert", json!(["D", schema]));
+}
+
+#[test]
 fn time_passes_without_anything_to_do() {
     let mut rig = Rig::new();
     assert_eq!(rig.server.next_timeout(), None);
