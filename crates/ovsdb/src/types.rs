@@ -453,10 +453,14 @@ impl<'a> Members<'a> {
         self.take(name).ok_or_else(|| self.missing(name))
     }
 
-    /// An optional member that must be a string.
+    /// An optional member that must be a string. Some go to the log (comments, checksums), where no stock
+    /// program reads a null byte.
     pub(crate) fn string(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
         match self.take(name) {
             None => Ok(None),
+            Some(json @ Json::String(text)) if text.contains('\0') => {
+                Err(syntax_error(json, "null bytes not supported in strings"))
+            }
             Some(Json::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong_type(name)),
         }

@@ -472,6 +472,18 @@ fn who_may_only_read_converts_nothing() {
 }
 
 #[test]
+fn what_no_file_of_the_stock_server_may_hold_is_refused() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let comment = json!(["D", {"op": "comment", "comment": "a\u{0}b"}]);
+    let result = rig.ask(session, "transact", comment);
+    assert_eq!(result[0]["details"], "null bytes not supported in strings");
+    let schema = json!({"name": "D", "version": "2.0.0", "cksum": "1\u{0}2", "tables": {}});
+    let refused = rig.refused(session, "convert", json!(["D", schema]));
+    assert_eq!(refused, "null bytes not supported in strings");
+}
+
+#[test]
 fn time_passes_without_anything_to_do() {
     let mut rig = Rig::new();
     assert_eq!(rig.server.next_timeout(), None);
