@@ -26,10 +26,11 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
         return Err(wrong(&format!("it holds the database {}, not {}", found.name, schema.name)));
     }
     let file = open_to_read(path).map_err(|e| wrong(&os_text(&e)))?;
-    let contents = storage::read_converted(&file, &schema, &mut ids()).map_err(|e| wrong(&e))?;
+    let mut ids = ids();
+    let contents = storage::read(&file, &mut ids).map_err(|e| wrong(&e))?;
+    let database = contents.database.convert(schema, &mut ids).map_err(|e| wrong(&e))?;
     let run_dir = RunDir::from_env();
-    let reading =
-        rows::read(rows::Rows::of(&contents.database), &Default::default(), EnableDummy::No, run_dir.path());
+    let reading = rows::read(rows::Rows::of(&database), &Default::default(), EnableDummy::No, run_dir.path());
     // Without its first row it configures nothing.
     let Some(reading) = reading else { return Ok(BTreeSet::new()) };
     let mut remarks = reading.complaints;

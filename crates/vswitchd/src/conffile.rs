@@ -48,10 +48,9 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     let file = lock(path)?;
     let backup = backup_of(path, &found);
     fs::copy(path, &backup).map_err(|e| format!("{}: {e}", backup.display()))?;
-    let reading = open_to_read(path).map_err(|e| wrong(&e))?;
-    let contents = storage::read_converted(&reading, &schema, &mut ids).map_err(|e| wrong(&e))?;
     let mut opened = Storage::open(file, &mut ids, 0).map_err(|e| wrong(&e))?;
-    opened.storage.convert(0, now_ms(), &contents.database).map_err(|e| wrong(&e))?;
+    let converted = opened.database.convert(schema.clone(), &mut ids).map_err(|e| wrong(&e))?;
+    opened.storage.convert(0, now_ms(), &converted).map_err(|e| wrong(&e))?;
     tracing::info!(
         target: "ovsdb",
         "{}: converted from schema version {} to {}; as it was: {}",

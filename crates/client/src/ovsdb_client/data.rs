@@ -222,8 +222,7 @@ fn read_backup(bytes: &[u8]) -> Result<Database, String> {
                 database = Some(Database::new(Schema::from_json(&json).map_err(|error| failed(&error))?));
             }
             Some(database) => {
-                transaction::apply(database, record.body, &mut ids, transaction::Unknown::Refused)
-                    .map_err(|error| failed(&error))?
+                transaction::apply(database, record.body, &mut ids).map_err(|error| failed(&error))?
             }
         }
     }
@@ -313,7 +312,7 @@ mod tests {
         let mut backup = Database::new(Schema::open_vswitch());
         let mut ids = UuidGenerator::from_seed(0);
         let body = record.to_string();
-        transaction::apply(&mut backup, body.as_bytes(), &mut ids, transaction::Unknown::Refused).unwrap();
+        transaction::apply(&mut backup, body.as_bytes(), &mut ids).unwrap();
         let operations = replace_all("Open_vSwitch", &backup, backup.schema());
         let row = |table: &str| {
             let is_insert = |op: &&Value| op["op"] == "insert" && op["table"] == table;

@@ -153,25 +153,12 @@ pub(super) fn compact(_: &Settings, args: &[String]) -> Outcome {
 
 pub(super) fn convert(_: &Settings, args: &[String]) -> Outcome {
     let path = path_or(args, 0, default_db);
-    let schema = Arc::new(read_schema(args, 1)?);
+    let schema = read_schema(args, 1)?;
     rewrite(&path, args.get(2), "converted", |file| {
         let mut ids = ids();
-        let database = checked(&path, storage::read_converted(file, &schema, &mut ids))?;
-        checked_anew(&database, &mut ids).map_err(|error| error.to_string().into())
+        let database = checked(&path, storage::read(file, &mut ids))?;
+        database.convert(schema, &mut ids).map_err(|error| error.to_string().into())
     })
-}
-
-/// A database with the same rows, which all of its schema's constraints were applied to.
-fn checked_anew(database: &Database, ids: &mut UuidGenerator) -> Result<Database, Error> {
-    let mut anew = Database::new(Arc::clone(database.schema()));
-    let mut transaction = anew.begin();
-    for (table, _) in database.schema().tables_with_idx() {
-        for row in database.rows(table) {
-            transaction.insert(table, row.clone())?;
-        }
-    }
-    transaction.commit(ids)?;
-    Ok(anew)
 }
 
 /// Writes `read`'s result for the database at `path` to `target`, or replaces the database with it.

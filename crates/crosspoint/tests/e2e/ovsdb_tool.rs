@@ -242,6 +242,31 @@ fn a_conversion_that_breaks_a_constraint_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_conversion_keeps_what_the_file_means_under_its_own_schema() {
+    let rig = Rig::new();
+    rig.filled(Ours, "a.db");
+    let transact =
+        |text: &str| rig.ok(Ours, &["transact", "a.db", &format!(r#"["Zoo",{{"op":"update",{text}}}]"#)]);
+    // One takes the place of the other: with more elements, the record would be a difference.
+    transact(r#""table":"Animal","where":[],"row":{"legs":1}"#);
+    transact(r#""table":"Animal","where":[],"row":{"legs":2}"#);
+    let wide = ZOO.replace(
+        "\"legs\":{\"type\":{\"key\":\"integer\",\"min\":0,\"max\":1}}",
+        "\"legs\":{\"type\":{\"key\":\"integer\",\"min\":0,\"max\":\"unlimited\"}}",
+    );
+    assert_ne!(wide, ZOO);
+    for (name, schema) in [("wide.ovsschema", &wide[..]), ("zoo.ovsschema", ZOO)] {
+        std::fs::write(rig.path(name), schema).unwrap();
+        rig.ok(Ours, &["convert", "a.db", name]);
+        for animal in rig.everything(Ours, "a.db")[0]["rows"].as_array().unwrap() {
+            assert_eq!(animal["legs"], 2, "{name}");
+        }
+        transact(r#""table":"Animal","where":[],"row":{"legs":3}"#);
+        transact(r#""table":"Animal","where":[],"row":{"legs":2}"#);
+    }
+}
+
+#[test]
 fn what_files_and_schemas_say_of_themselves_is_told_alike() {
     let rig = Rig::new();
     rig.filled(Stock, "a.db");

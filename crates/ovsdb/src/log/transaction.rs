@@ -15,7 +15,6 @@
 mod read;
 mod write;
 
-pub use read::Unknown;
 pub use write::{Note, encode, encode_schema, encode_snapshot};
 
 use crate::database::Database;
@@ -29,12 +28,7 @@ use serde::de::DeserializeSeed;
 /// # Errors
 /// What is wrong with the record: JSON, a name, a value, or a row that it deletes and that does not exist.
 /// Part of it may then be in `database`.
-pub fn apply(
-    database: &mut Database,
-    body: &[u8],
-    ids: &mut UuidGenerator,
-    unknown: Unknown,
-) -> Result<(), Error> {
+pub fn apply(database: &mut Database, body: &[u8], ids: &mut UuidGenerator) -> Result<(), Error> {
     let members: Members<'_> = serde_json::from_slice(body).map_err(json_error)?;
     let is_diff = match members.meta("_is_diff") {
         None => false,
@@ -45,16 +39,11 @@ pub fn apply(
             continue; // What is not a table is for people, and later versions may add some.
         }
         let Some(table) = database.schema().find(name) else {
-            match unknown {
-                Unknown::Refused => {
-                    return Err(Error::new("unknown table", format!("No table named {name}.")));
-                }
-                Unknown::LeftOut => continue,
-            }
+            return Err(Error::new("unknown table", format!("No table named {name}.")));
         };
         let schema = database.schema().clone();
         let mut seed = serde_json::Deserializer::from_str(rows.get());
-        let table = Rows { table, schema: schema.table(table), database, ids, is_diff, unknown };
+        let table = Rows { table, schema: schema.table(table), database, ids, is_diff };
         table.deserialize(&mut seed).map_err(json_error)?;
     }
     Ok(())

@@ -25,7 +25,7 @@ use crate::changes::Changes;
 use crate::database::{Database, Snapshot};
 use crate::error::Error;
 use crate::log::frame;
-use crate::log::transaction::{self, Note, Unknown};
+use crate::log::transaction::{self, Note};
 use crate::log::{Damage, Found, LogDirectory, Magic, ReadAt, ReadError, Reader, Writer};
 use crate::schema::Schema;
 use crate::uuid::UuidGenerator;
@@ -171,20 +171,29 @@ pub fn io_error(error: &io::Error) -> Error {
 /// # Errors
 /// What makes it unreadable; a torn end does not.
 pub fn read(file: &dyn ReadAt, ids: &mut UuidGenerator) -> Result<Contents, OpenError> {
-    read_records(file, |schema| Ok(Database::new(schema)), ids, Unknown::Refused)
-}
-
-/// Reads a database as one of another schema: tables and columns that it does not have are left out, new ones
-/// have their defaults.
-///
-/// # Errors
-/// Those of [`read`].
-pub fn read_converted(
-    file: &dyn ReadAt,
-    schema: &Arc<Schema>,
-    ids: &mut UuidGenerator,
-) -> Result<Contents, OpenError> {
-    read_records(file, |_| Ok(Database::new(Arc::clone(schema))), ids, Unknown::LeftOut)
+    let mut reader = open_reader(file)?;
+    let mut database = Database::new(first_record(&mut reader)?);
+    let mut records = 0;
+    let mut base = Base { bytes: reader.offset(), commits: 0 };
+    let cut =
+        loop {
+            match reader.next_record() {
+                Ok(Some(record)) => {
+                    let offset = record.offset;
+                    transaction::apply(&mut database, record.body, ids)
+                        .map_err(|error| OpenError::Record { offset, index: records + 1, error })?;
+                }
+                Ok(None) => break None,
+                Err(ReadError::Io { offset, error }) => return Err(reading(offset, error)),
+                Err(ReadError::Damaged(damage)) => break Some(torn(&mut reader, damage)?),
+            }
+            records += 1;
+            if records == 1 {
+                base.bytes = reader.offset();
+            }
+            base.commits = records - 1;
+        };
+    Ok(Contents { database, size: reader.offset(), cut, base })
 }
 
 /// Reads the schema of a database, which is its first record.
@@ -230,36 +239,6 @@ fn first_record_error(error: ReadError) -> OpenError {
 
 fn reading(offset: u64, error: io::Error) -> OpenError {
     OpenError::Io { what: format!("error reading at offset {offset}"), error }
-}
-
-fn read_records(
-    file: &dyn ReadAt,
-    new_database: impl FnOnce(Schema) -> Result<Database, OpenError>,
-    ids: &mut UuidGenerator,
-    unknown: Unknown,
-) -> Result<Contents, OpenError> {
-    let mut reader = open_reader(file)?;
-    let mut database = new_database(first_record(&mut reader)?)?;
-    let mut records = 0;
-    let mut base = Base { bytes: reader.offset(), commits: 0 };
-    let cut = loop {
-        match reader.next_record() {
-            Ok(Some(record)) => {
-                let offset = record.offset;
-                transaction::apply(&mut database, record.body, ids, unknown)
-                    .map_err(|error| OpenError::Record { offset, index: records + 1, error })?;
-            }
-            Ok(None) => break None,
-            Err(ReadError::Io { offset, error }) => return Err(reading(offset, error)),
-            Err(ReadError::Damaged(damage)) => break Some(torn(&mut reader, damage)?),
-        }
-        records += 1;
-        if records == 1 {
-            base.bytes = reader.offset();
-        }
-        base.commits = records - 1;
-    };
-    Ok(Contents { database, size: reader.offset(), cut, base })
 }
 
 /// A damaged record as the end of the file, if it is.

@@ -11,17 +11,6 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// How records are read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Unknown {
-    /// A table or column that the schema does not have is an error: the file is damaged, or not of this
-    /// schema.
-    #[default]
-    Refused,
-    /// What the schema lacks is left out: the file is being converted to another schema.
-    LeftOut,
-}
-
 /// A record's members, unread.
 pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
 
@@ -60,7 +49,6 @@ pub(super) struct Rows<'a> {
     pub(super) database: &'a mut Database,
     pub(super) ids: &'a mut UuidGenerator,
     pub(super) is_diff: bool,
-    pub(super) unknown: Unknown,
 }
 
 impl<'de> DeserializeSeed<'de> for Rows<'_> {
@@ -85,12 +73,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
                 Some(row) => (true, row.clone()),
                 None => (false, Row::new(self.schema, uuid)),
             };
-            let columns = Columns {
-                table: self.schema,
-                row: &mut row,
-                is_diff: self.is_diff && was_there,
-                unknown: self.unknown,
-            };
+            let columns = Columns { table: self.schema, row: &mut row, is_diff: self.is_diff && was_there };
             if map.next_value_seed(OrNull(columns))?.is_some() {
                 row.set(ColumnIdx::VERSION, Datum::scalar(self.ids.next_uuid()));
                 self.database.load(self.table, uuid, Some(row));
@@ -140,7 +123,6 @@ struct Columns<'a> {
     table: &'a TableSchema,
     row: &'a mut Row,
     is_diff: bool,
-    unknown: Unknown,
 }
 
 impl<'de> DeserializeSeed<'de> for Columns<'_> {
@@ -162,10 +144,6 @@ impl<'de> Visitor<'de> for Columns<'_> {
         while let Some(found) = map.next_key_seed(ColumnName(self.table))? {
             let idx = match found {
                 Ok(idx) => idx,
-                Err(_) if self.unknown == Unknown::LeftOut => {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                }
                 Err(name) => {
                     let table = &self.table.name;
                     return Err(de::Error::custom(format_args!("No column \"{name}\" in table {table}.")));
@@ -173,8 +151,7 @@ impl<'de> Visitor<'de> for Columns<'_> {
             };
             let column = self.table.column(idx);
             let is_diff = self.is_diff && is_composite(&column.kind);
-            let value = Value { column, is_diff, takes_defaults: self.unknown == Unknown::Refused };
-            let datum = map.next_value_seed(value)?;
+            let datum = map.next_value_seed(Value { column, is_diff })?;
             let datum = if is_diff { self.row.get(idx).apply_difference(&datum) } else { datum };
             if is_diff && !has_allowed_size(&column.kind, datum.len()) {
                 let name = &column.name;
@@ -249,9 +226,6 @@ impl Visitor<'_> for UuidText {
 struct Value<'a> {
     column: &'a ColumnSchema,
     is_diff: bool,
-    /// Whether an atom may be the default of its type whatever the constraints: rows that were there when
-    /// their column came have it, and later records may show it.
-    takes_defaults: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -260,8 +234,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Datum, D::Error> {
         let column = self.column;
         let kind = &column.kind;
-        let visitor = ValueVisitor { kind, takes_defaults: self.takes_defaults };
-        let datum = match deserializer.deserialize_any(visitor)? {
+        let datum = match deserializer.deserialize_any(ValueVisitor { kind })? {
             Read::Atom(atom) => Ok(Datum::scalar(atom)),
             Read::Set(atoms) => Datum::unique_set(atoms),
             Read::Map(pairs) => Datum::unique_map(pairs),
@@ -288,12 +261,11 @@ enum Read {
 
 struct ValueVisitor<'a> {
     kind: &'a ColumnType,
-    takes_defaults: bool,
 }
 
 impl<'a> ValueVisitor<'a> {
     fn seed(&self, base: &'a BaseType) -> AtomSeed<'a> {
-        AtomSeed { base, takes_default: self.takes_defaults }
+        AtomSeed { base }
     }
 
     fn atom<E: de::Error>(self, read: impl FnOnce(AtomType) -> Option<Atom>) -> Result<Read, E> {
@@ -446,19 +418,18 @@ impl<'de> Visitor<'de> for PairSeed<'_> {
     }
 }
 
-/// A single atom of a type.
+/// A single atom of a type, within its constraints or its default: rows that were there when their column came
+/// have that, and later records may show it.
 #[derive(Clone, Copy)]
 struct AtomSeed<'a> {
     base: &'a BaseType,
-    takes_default: bool,
 }
 
 impl AtomSeed<'_> {
-    /// An atom within its constraints.
     fn atom<E: de::Error>(self, read: impl FnOnce(AtomType) -> Option<Atom>) -> Result<Atom, E> {
         let base = self.base;
         let atom = read(base.kind).ok_or_else(|| E::custom(format_args!("expected {}", base.kind)))?;
-        if base.has_constraints() && !(self.takes_default && atom == base.kind.default_atom()) {
+        if base.has_constraints() && atom != base.kind.default_atom() {
             base.check(&atom).map_err(E::custom)?;
         }
         Ok(atom)

@@ -352,14 +352,13 @@ fn a_conversion_replaces_the_file_and_later_commits_are_of_the_new_schema() {
     let disk = Disk::new(0);
     disk.set_file(&log(&[r#"{"Animal":{"550e8400-e29b-41d4-a716-446655440000":{"legs":4}}}"#]));
     let mut ids = UuidGenerator::from_seed(0);
-    let Opened { mut storage, .. } = open(&disk, &mut ids).unwrap();
+    let Opened { mut storage, database, .. } = open(&disk, &mut ids).unwrap();
     // With a compaction in the middle, whose result must come to nothing.
     storage.compact();
     let other =
         r#"{"name":"Zoo","version":"2.0.0","tables":{"Animal":{"columns":{"eyes":{"type":"integer"}}}}}"#;
     let other = Arc::new(Schema::from_json(&serde_json::from_str(other).unwrap()).unwrap());
-    let file = disk.content();
-    let mut converted = ovsdb::storage::read_converted(&&file[..], &other, &mut ids).unwrap().database;
+    let mut converted = database.convert(other.clone(), &mut ids).unwrap();
     let job = storage.poll_job(0, 0, &converted).unwrap();
     storage.convert(0, 7, &converted).unwrap();
     storage.handle_done(0, job.run());
