@@ -53,8 +53,8 @@ pub(super) fn run(settings: &Settings, args: &[String]) -> Outcome {
                         format!("{bytes} bytes starting at offset {at} are not valid JSON ({error})"),
                     )
                 };
-                let body: Map<String, Value> =
-                    serde_json::from_slice(record.body).map_err(|error| not_json(error.to_string()))?;
+                let body: Map<String, Value> = serde_json::from_str(&transaction::text(record.body))
+                    .map_err(|error| not_json(error.to_string()))?;
                 let summary =
                     transaction::summary(record.body).map_err(|error| not_json(error.to_string()))?;
                 record_text(index, &body, &summary, &schema, settings.verbosity, &mut names)

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::uuid::UuidGenerator;
 use read::{Members, Rows};
 use serde::de::DeserializeSeed;
+use std::borrow::Cow;
 
 /// Replays a recorded transaction. Constraints between rows are not checked: they were when it was committed.
 ///
@@ -29,7 +30,8 @@ use serde::de::DeserializeSeed;
 /// What is wrong with the record: JSON, a name, a value, or a row that it deletes and that does not exist.
 /// Part of it may then be in `database`.
 pub fn apply(database: &mut Database, body: &[u8], ids: &mut UuidGenerator) -> Result<(), Error> {
-    let members: Members<'_> = serde_json::from_slice(body).map_err(json_error)?;
+    let text = text(body);
+    let members: Members<'_> = serde_json::from_str(&text).map_err(json_error)?;
     let is_diff = match members.meta("_is_diff") {
         None => false,
         Some(value) => serde_json::from_str(value.get()).map_err(json_error)?,
@@ -62,7 +64,8 @@ pub struct Summary {
 
 /// Reads what a record says besides its rows. Members of another type than they should be count as absent.
 pub fn summary(body: &[u8]) -> Result<Summary, Error> {
-    let members: Members<'_> = serde_json::from_slice(body).map_err(json_error)?;
+    let text = text(body);
+    let members: Members<'_> = serde_json::from_str(&text).map_err(json_error)?;
     let date = members.meta("_date").and_then(|value| serde_json::from_str::<u64>(value.get()).ok());
     Ok(Summary {
         // Before milliseconds there were seconds, which are smaller.
@@ -70,6 +73,12 @@ pub fn summary(body: &[u8]) -> Result<Summary, Error> {
         comment: members.meta("_comment").and_then(|value| serde_json::from_str(value.get()).ok()),
         is_diff: members.meta("_is_diff").is_some_and(|value| value.get() == "true"),
     })
+}
+
+/// A record as text. The stock server writes into a comment whatever the command line of a client had; rows it
+/// takes only with strings in UTF-8.
+pub fn text(body: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(body)
 }
 
 fn json_error(error: serde_json::Error) -> Error {

@@ -282,6 +282,19 @@ fn both_forms_of_changes_are_read() {
 }
 
 #[test]
+fn a_comment_that_is_no_text_does_not_keep_the_rest_from_being_read() {
+    // As the stock client takes it from a command line, and the stock server writes it.
+    let body = b"{\"Animal\":{\"550e8400-e29b-41d4-a716-446655440000\":{\"tags\":\"\xc3\xa4\"}},\"_comment\":\"br\xff\"}\n";
+    let bytes = [log(&[]), frame::record(Magic::Standalone, body)].concat();
+    let database = open_bytes(&bytes).unwrap().database;
+    let tags = database.schema().table(TableIdx(0)).find("tags").unwrap();
+    let row = database.rows(TableIdx(0)).next().unwrap();
+    assert_eq!(*row.get(tags), Datum::set(["ä"]));
+    let summary = ovsdb::log::transaction::summary(body).unwrap();
+    assert_eq!(summary.comment.as_deref(), Some("br\u{fffd}"));
+}
+
+#[test]
 fn a_torn_end_is_cut_off_and_told_and_a_damaged_middle_is_refused_with_its_offset() {
     let animal = |n: u64| format!(r#"{{"Animal":{{"550e8400-e29b-41d4-a716-44665544000{n}":{{}}}}}}"#);
     let whole = log(&[&animal(1), &animal(2), &animal(3)]);
