@@ -44,7 +44,7 @@ pub(crate) enum Function {
 }
 
 /// So many bytes of a value cost as much as a clause,
-const VALUE_BYTES: usize = 256;
+pub(crate) const VALUE_BYTES: usize = 256;
 /// fetching a row costs as much as so many clauses,
 pub(crate) const ROW_WORK: usize = 3;
 /// and copying an element of its sets and maps, or comparing one beyond the first, as much as so many.

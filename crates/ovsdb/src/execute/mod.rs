@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub use condition::Condition;
-pub(crate) use condition::{Clause, Function, elements_cost};
+pub(crate) use condition::{Clause, Function, VALUE_BYTES, elements_cost};
 #[cfg(test)]
 pub(crate) use condition::{ELEMENT_WORK, ROW_WORK};
 #[cfg(test)]

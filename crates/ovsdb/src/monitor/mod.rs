@@ -18,7 +18,7 @@ mod update;
 pub use condition::{CLAUSES_MAX, Condition, OTHERS_MAX};
 pub use request::{Form, Spec};
 
-use crate::execute::WORK_MAX;
+use crate::execute::{VALUE_BYTES, WORK_MAX};
 use crate::{Changes, Database, Error, Schema, Uuid};
 use history::{History, Position};
 use serde_json::Value;
@@ -69,6 +69,8 @@ struct Feed {
     users: usize,
     /// The initial contents, while they are still being sent.
     initial: Option<(Position, Weak<[u8]>)>,
+    /// What a monitor saw appear and vanish that came here from another feed, while it is still being sent.
+    arrival: Option<(FeedId, Position, Weak<[u8]>)>,
     /// Updates from one position to another.
     texts: VecDeque<(Position, Position, Kept)>,
 }
@@ -119,7 +121,7 @@ impl Monitors {
         }
     }
 
-    /// What updates have cost so far, in clauses that rows were compared with.
+    /// What updates have cost so far, in clauses that rows were compared with, and bytes that were made.
     pub fn work(&self) -> usize {
         self.work
     }
@@ -217,13 +219,13 @@ impl Monitors {
         let before = self.feeds[&old_feed].spec.clone();
         let after = before.with_conditions(&self.schema, requests)?;
         self.work += checked(update::condition_change_work(database, &before, &after))?;
-        let updates = update::condition_change(database, &before, &after);
         let form = after.form;
         let is_renamed = form == Form::Since && monitor.named < monitor.position && *before != after;
-        let updates = updates.or_else(|| is_renamed.then(|| b"{}".to_vec()));
         // Another than that of a monitor that requests these conditions from the start.
         let key = self.by_key.hasher().hash_one((self.feeds[&old_feed].key, requests.to_string()));
         let feed = if *before == after { old_feed } else { self.subscribe(key, after) };
+        let updates = self.arrival(feed, old_feed, database);
+        let updates = updates.or_else(|| is_renamed.then(|| Arc::from(&b"{}"[..])));
         let monitor = self.monitors.get_mut(&id).expect("looked at above");
         monitor.feed = feed;
         if updates.is_some() {
@@ -233,7 +235,7 @@ impl Monitors {
             self.unsubscribe(old_feed);
         }
         let txn = self.history.last_txn();
-        Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))
+        Ok(updates.map(|updates| Update { form, txn, updates }))
     }
 
     /// The number of the last commit.
@@ -281,7 +283,14 @@ impl Monitors {
         let id = self.next;
         self.next += 1;
         self.by_key.insert(key, id);
-        let feed = Feed { key, spec: Arc::new(spec), users: 1, initial: None, texts: VecDeque::new() };
+        let feed = Feed {
+            key,
+            spec: Arc::new(spec),
+            users: 1,
+            initial: None,
+            arrival: None,
+            texts: VecDeque::new(),
+        };
         self.feeds.insert(id, feed);
         id
     }
@@ -308,7 +317,25 @@ impl Monitors {
         }
         let text: Arc<[u8]> = update::initial(database, &feed.spec).into();
         feed.initial = Some((now, Arc::downgrade(&text)));
+        self.work += text.len() / VALUE_BYTES;
         text
+    }
+
+    /// What a monitor sees appear and vanish that comes to a feed from another one.
+    fn arrival(&mut self, feed: FeedId, from: FeedId, database: &Database) -> Option<Arc<[u8]>> {
+        let now = self.history.now();
+        let before = self.feeds[&from].spec.clone();
+        let feed = self.feeds.get_mut(&feed).expect("a monitor's feed is there");
+        if let Some((left, position, text)) = &feed.arrival
+            && (*left, *position) == (from, now)
+            && let Some(text) = text.upgrade()
+        {
+            return Some(text);
+        }
+        let text: Arc<[u8]> = update::condition_change(database, &before, &feed.spec)?.into();
+        feed.arrival = Some((from, now, Arc::downgrade(&text)));
+        self.work += text.len() / VALUE_BYTES;
+        Some(text)
     }
 
     /// What changed from `from` to now, for a feed.
@@ -327,6 +354,7 @@ impl Monitors {
         let (text, work) = update::changes(&self.schema, &feed.spec, &net);
         self.work += work;
         let text: Option<Arc<[u8]>> = text.map(Into::into);
+        self.work += text.as_ref().map_or(0, |text| text.len() / VALUE_BYTES);
         feed.texts.truncate(TEXTS_KEPT - 1);
         let kept = match &text {
             None => Kept::Nothing,

@@ -4,11 +4,11 @@ use super::budget::{exhausted, id_bytes};
 use super::requests::Answer;
 use super::session::{Held, MonitorCharge, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
 use super::state::Server;
-use crate::Uuid;
 use crate::error::syntax_error;
 use crate::execute::Reply;
 use crate::monitor::history::Position;
 use crate::monitor::{Form, MonitorId, Spec, Update};
+use crate::{Error, Uuid};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 pub(super) const MONITORS_MAX: usize = 10_000;
 /// Bytes of a notification around its id and its updates, at most.
 const UPDATE_FRAME_BYTES: usize = 96;
-/// What updates may cost in one turn, in clauses that rows are compared with: some milliseconds.
+/// What updates may cost in one turn, in clauses that rows are compared with, or as many of their bytes as
+/// cost the same (12.8 MB): some milliseconds.
 /// The rest follows after other work.
 const TELL_WORK: usize = 50_000;
 /// Longer updates may have a piece of memory of their own.
@@ -84,11 +85,7 @@ impl Server {
         let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;
         let work = hosted.monitors.first_work(&hosted.database, &spec, since).map_err(|e| e.to_json())?;
         self.tell_work += work;
-        // Each may be as long as the database, and who takes too much is only ended after others' requests.
-        if self.output_bytes() + self.budget.kept >= self.budget.limits.total_bytes {
-            let details = "what waits to be sent leaves no memory for the contents of another monitor";
-            return Err(exhausted(details).to_json());
-        }
+        self.check_room().map_err(|e| e.to_json())?;
         let charge = MonitorCharge::of(&key, requests);
         self.keep(session, charge.bytes()).map_err(|e| e.to_json())?;
         let hosted = self.databases.get_mut(name).expect("its name was found");
@@ -101,6 +98,16 @@ impl Server {
         }
         let prefix = (form == Form::Since).then(|| format!("[{},\"{}\",", initial.found, initial.txn));
         Ok((prefix, initial.updates))
+    }
+
+    /// `Err`: there is no memory for a monitor's contents. Each may be as long as the database, and who takes
+    /// too much is only ended after others' requests.
+    fn check_room(&self) -> Result<(), Error> {
+        if self.output_bytes() + self.budget.kept >= self.budget.limits.total_bytes {
+            let details = "what waits to be sent leaves no memory for the contents of another monitor";
+            return Err(exhausted(details));
+        }
+        Ok(())
     }
 
     pub(super) fn monitor_cancel(&mut self, session: SessionId, params: &Value) -> Answer {
@@ -129,6 +136,7 @@ impl Server {
         if old_key != new_key && monitors.is_some_and(|m| m.contains_key(&new_key)) {
             return Err(syntax_error(new, "duplicate monitor ID").to_json());
         }
+        self.check_room().map_err(|e| e.to_json())?;
         let charge = MonitorCharge::of(&new_key, requests);
         // Until the new conditions take their place, the old ones are there as well.
         self.keep(session, charge.bytes()).map_err(|e| e.to_json())?;
@@ -272,6 +280,7 @@ impl Server {
         self.end_those_too_far_behind();
         // What was told before replies was those clients' own.
         self.tell_work = 0;
+        let mut has_room = false;
         let mut behind: BTreeMap<SessionId, VecDeque<(Arc<str>, MonitorId)>> = BTreeMap::new();
         for (name, hosted) in &self.databases {
             let name: Arc<str> = name.as_str().into();
@@ -293,6 +302,13 @@ impl Server {
             }
             if !self.may_tell(session) || self.is_closing(session) {
                 continue;
+            }
+            // Looked at once: a turn adds as much as it may cost, and one text.
+            has_room = has_room || self.check_room().is_ok();
+            if !has_room {
+                // Next time, when clients have taken some of it, or those that take most are ended.
+                self.tell_work = TELL_WORK;
+                return;
             }
             self.told_last = session;
             match monitors.pop_front() {

@@ -461,7 +461,8 @@ fn who_may_only_read_converts_nothing() {
     let mut rig = Rig::new();
     rig.put(3, "x");
     let [reader, writer] = [true, false].map(|read_only| rig.server.connect(read_only));
-    let schema = json!({"name": "D", "version": "2.0.0", "tables": {"V": {"columns": {"i": {"type": "integer"}}}}});
+    let schema =
+        json!({"name": "D", "version": "2.0.0", "tables": {"V": {"columns": {"i": {"type": "integer"}}}}});
     assert!(rig.refused(reader, "convert", json!(["D", schema])).contains("read only mode"));
     rig.server.set_session_read_only(writer, true);
     assert!(rig.refused(writer, "convert", json!(["D", schema])).contains("read only mode"));

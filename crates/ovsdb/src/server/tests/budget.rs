@@ -67,6 +67,7 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("row that is looked at costs {} more", crate::execute::ROW_WORK),
         format!("one that is changed {}", crate::execute::CHANGE_WORK),
         format!("copied for that {} ", crate::execute::ELEMENT_WORK),
+        format!("and {} bytes of what is compared or told 1", crate::execute::VALUE_BYTES),
         format!("tried again with each change | {} |", super::super::transactions::WAITING_WORK_MAX),
         format!("for each table | {} which share", crate::monitor::CLAUSES_MAX),
         format!("{} that exclude", crate::monitor::OTHERS_MAX),
@@ -425,6 +426,70 @@ fn first_contents_of_monitors_find_room_or_are_refused() {
     assert!(rig.server.output_bytes() < 18 * MIB, "{}", rig.server.output_bytes());
     let refused = sessions.iter().filter(|session| rig.hear(**session)[0]["error"].is_object()).count();
     assert!((20..30).contains(&refused), "{refused} of 40 with 1 MiB for each");
+}
+
+#[test]
+fn what_changes_of_conditions_show_finds_room_or_is_refused_and_is_shared() {
+    let mut rig = rig(small());
+    for i in 0..20 {
+        rig.put(i, &"x".repeat(MIB / 20));
+    }
+    let sessions: Vec<SessionId> = (0..40).map(|_| rig.server.connect(false)).collect();
+    let rows_where = |clause: Value| json!({"T": [{"columns": ["s"], "where": [clause]}]});
+    for session in &sessions {
+        rig.ask(*session, "monitor_cond", json!(["D", 0, rows_where(json!(false))]));
+    }
+    let mut change = |clause: &dyn Fn(usize) -> Value| {
+        for (n, session) in sessions.iter().enumerate() {
+            let changes = json!({"T": [{"where": [clause(n)]}]});
+            rig.send(*session, &Message::request("monitor_cond_change", &json!([0, 0, changes]), 1));
+        }
+        let (kept, output) = (rig.server.kept_bytes(), rig.server.output_bytes());
+        let refused = sessions.iter().filter(|s| rig.hear(**s).last().unwrap()["error"].is_object());
+        let refused = refused.count();
+        assert_eq!(rig.server.kept_bytes(), kept);
+        (refused, output)
+    };
+    let (refused, bytes) = change(&|_| json!(true));
+    assert!(refused == 0 && bytes < 2 * MIB, "{refused} refused, {bytes} bytes");
+    let (refused, _) = change(&|_| json!(false));
+    assert_eq!(refused, 0);
+    let (refused, bytes) = change(&|n| json!(["i", "!=", 100 + n]));
+    assert!((20..30).contains(&refused) && bytes < 18 * MIB, "{refused} refused, {bytes} bytes");
+}
+
+#[test]
+fn what_one_change_makes_to_tell_to_many_is_made_as_there_is_room() {
+    let mut rig = rig(Limits { session_bytes: 8 * MIB, ..small() });
+    for i in 0..20 {
+        rig.put(i, "");
+    }
+    let sessions: Vec<SessionId> = (0..60).map(|_| rig.server.connect(false)).collect();
+    for (n, session) in sessions.iter().enumerate() {
+        let requests = json!({"T": [{"columns": ["s"], "where": [["i", "!=", 100 + n]]}]});
+        rig.ask(*session, "monitor_cond", json!(["D", 0, requests]));
+    }
+    let writer = rig.server.connect(false);
+    let update = json!({"op": "update", "table": "T", "where": [], "row": {"s": "x".repeat(MIB / 20)}});
+    rig.send(writer, &Message::request("transact", &json!(["D", update]), 1));
+    rig.server.flush(rig.now);
+    let first = rig.server.output_bytes();
+    assert!((10 * MIB..15 * MIB).contains(&first), "{first} bytes in one turn");
+    assert!(rig.server.has_stale());
+    for _ in 0..60 {
+        rig.server.flush(rig.now);
+        assert!(rig.server.output_bytes() < 30 * MIB, "{} bytes", rig.server.output_bytes());
+    }
+    // Those that take it make room for the others, and those that do not are ended.
+    let mut told = 0;
+    let mut over = 0;
+    for _ in 0..60 {
+        told += sessions.iter().filter(|s| !rig.hear(**s).is_empty()).count();
+        over += rig.server.keep_to_budget();
+        rig.server.flush(rig.now);
+    }
+    assert_eq!((told, over), (60, 0));
+    assert!(!rig.server.has_stale());
 }
 
 #[test]
