@@ -9,7 +9,7 @@
 use super::state::{State, now};
 use ovsdb::jsonrpc::Message;
 use ovsdb::server::SERVER_DATABASE;
-use ovsdb::{Datum, Schema, TableIdx, Uuid};
+use ovsdb::{Datum, Schema, TableIdx, Transaction, Uuid};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -396,7 +396,10 @@ async fn try_replicate(
             }
             Message::Notification { method, params } if method == "update" => {
                 let params = parse(params.get())?;
-                if let Some(name) = params[0][1].as_str() {
+                // Of no other one, least of all of the server's own.
+                if let Some(name) = params[0][1].as_str()
+                    && followed.iter().any(|(followed, _)| followed == name)
+                {
                     apply(replication, name, &params[1], false)?;
                 }
             }
@@ -437,66 +440,79 @@ fn requests(replication: &Replication, name: &str, schema: &Schema) -> Value {
     Value::Object(tables.map(request).collect::<Map<String, Value>>())
 }
 
-/// Applies `<table-updates>`. The first ones contain everything in the followed tables of the database.
+/// Applies `<table-updates>`, all or nothing. The first ones contain everything in the followed tables of the
+/// database.
 fn apply(replication: &Replication, name: &str, updates: &Value, first: bool) -> Result<(), Failure> {
-    let impossible = |why: String| Failure::Impossible(format!("{name}: {why}"));
     let state = &replication.state;
     let excluded = replication.settings.borrow().exclude.get(name).cloned().unwrap_or_default();
-    let empty = Map::new();
-    let updates = updates.as_object().unwrap_or(&empty);
-    let mut problem = None;
     let committed = state.server.borrow_mut().commit_own(now(), name, |transaction, _| {
-        let schema = transaction.database().schema().clone();
         if first {
-            for (table, table_schema) in schema.tables_with_idx() {
-                if excluded.contains(&table_schema.name) {
-                    continue;
-                }
-                let told = updates.get(&table_schema.name).and_then(Value::as_object).unwrap_or(&empty);
-                let gone: Vec<Uuid> = transaction
-                    .database()
-                    .rows(table)
-                    .map(|row| row.uuid())
-                    .filter(|uuid| !told.contains_key(&uuid.to_string()))
-                    .collect();
-                for uuid in gone {
-                    transaction.delete(table, uuid);
-                }
-            }
+            delete_others(transaction, updates, &excluded)?;
         }
-        for (table_name, rows) in updates {
-            let Some(table) = schema.find(table_name) else { continue };
-            for (uuid, update) in rows.as_object().unwrap_or(&empty) {
-                match apply_row(transaction, &schema, table, uuid, update)? {
-                    Ok(()) => {}
-                    Err(why) => problem = Some(why),
-                }
-            }
-        }
-        Ok(())
+        apply_updates(transaction, updates)
     });
     state.has_work();
-    committed.map_err(|e| impossible(e.to_string()))?;
-    problem.map_or(Ok(()), |why| Err(impossible(why)))
+    committed.map_err(|e| Failure::Impossible(format!("{name}: {e}")))
+}
+
+/// Deletes the rows that these updates do not have.
+fn delete_others(
+    transaction: &mut Transaction<'_>,
+    updates: &Value,
+    excluded: &BTreeSet<String>,
+) -> Result<(), ovsdb::Error> {
+    let updates = object(updates, "<table-updates>")?;
+    let schema = transaction.database().schema().clone();
+    for (table, table_schema) in schema.tables_with_idx() {
+        if excluded.contains(&table_schema.name) {
+            continue;
+        }
+        let told = match updates.get(&table_schema.name) {
+            Some(rows) => Some(object(rows, "<table-update>")?),
+            None => None,
+        };
+        let is_gone = |uuid: &Uuid| told.is_none_or(|rows| !rows.contains_key(&uuid.to_string()));
+        let rows = transaction.database().rows(table).map(|row| row.uuid());
+        for uuid in rows.filter(is_gone).collect::<Vec<_>>() {
+            transaction.delete(table, uuid);
+        }
+    }
+    Ok(())
+}
+
+fn apply_updates(transaction: &mut Transaction<'_>, updates: &Value) -> Result<(), ovsdb::Error> {
+    let schema = transaction.database().schema().clone();
+    for (table_name, rows) in object(updates, "<table-updates>")? {
+        let Some(table) = schema.find(table_name) else { continue };
+        for (uuid, update) in object(rows, "<table-update>")? {
+            let uuid = Uuid::parse(uuid).ok_or_else(|| wrong(&format!("{uuid}: not a UUID")))?;
+            apply_row(transaction, &schema, table, uuid, object(update, "<row-update>")?)?;
+        }
+    }
+    Ok(())
 }
 
 fn apply_row(
-    transaction: &mut ovsdb::Transaction<'_>,
+    transaction: &mut Transaction<'_>,
     schema: &Schema,
     table: TableIdx,
-    uuid: &str,
-    update: &Value,
-) -> Result<Result<(), String>, ovsdb::Error> {
-    let Some(uuid) = Uuid::parse(uuid) else { return Ok(Err(format!("{uuid}: not a UUID"))) };
-    let Some(new) = update.get("new").and_then(Value::as_object) else {
-        transaction.delete(table, uuid);
-        return Ok(Ok(()));
+    uuid: Uuid,
+    update: &Map<String, Value>,
+) -> Result<(), ovsdb::Error> {
+    let new = match (update.get("new"), update.get("old")) {
+        (Some(new), _) => object(new, "<row>")?,
+        (None, Some(_)) => {
+            transaction.delete(table, uuid);
+            return Ok(());
+        }
+        (None, None) => return Err(wrong("a <row-update> with neither an old nor a new row")),
     };
     let old = transaction.database().row(table, uuid).cloned();
     let is_new = old.is_none();
     let mut row = old.unwrap_or_else(|| transaction.new_row(table, uuid));
     for (name, value) in new {
-        let Some(column) = schema.table(table).find(name) else { continue };
+        let column = schema.table(table).find(name).filter(|column| !column.is_internal());
+        let Some(column) = column else { continue };
         row.set(column, Datum::from_json(value, &schema.table(table).column(column).kind, None)?);
     }
     if is_new {
@@ -504,5 +520,72 @@ fn apply_row(
     } else {
         transaction.replace(table, row);
     }
-    Ok(Ok(()))
+    Ok(())
+}
+
+fn object<'a>(json: &'a Value, what: &str) -> Result<&'a Map<String, Value>, ovsdb::Error> {
+    json.as_object().ok_or_else(|| wrong(&format!("a {what} that is no object")))
+}
+
+fn wrong(details: &str) -> ovsdb::Error {
+    ovsdb::Error::new("syntax error", details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ovsdb::{Database, UuidGenerator};
+
+    #[test]
+    fn updates_are_applied_whole_or_not_at_all() {
+        let schema = json!({"name": "D", "version": "1.0.0", "tables": {
+            "C": {"columns": {"k": {"type": "string"}}}, "X": {"columns": {"k": {"type": "string"}}}}});
+        let mut database = Database::new(Schema::from_json(&schema).unwrap());
+        let mut ids = UuidGenerator::from_seed(1);
+        let [one, two] = [(); 2].map(|()| ids.next_uuid().to_string());
+        let excluded = BTreeSet::from(["X".to_owned()]);
+        let mut follow = |updates: Value, first: bool| {
+            let mut transaction = database.begin();
+            if first {
+                delete_others(&mut transaction, &updates, &excluded).map_err(|e| e.to_string())?;
+            }
+            apply_updates(&mut transaction, &updates).map_err(|e| e.to_string())?;
+            transaction.commit(&mut ids).map_err(|e| e.to_string())?;
+            let rows = |table| {
+                let rows = database.rows(TableIdx(table)).map(|row| (row.uuid(), row.to_owned()));
+                let k = |row: ovsdb::Row| {
+                    row.get(database.schema().table(TableIdx(table)).find("k").unwrap()).clone()
+                };
+                rows.map(|(uuid, row)| (uuid.to_string(), k(row))).collect::<BTreeMap<_, _>>()
+            };
+            Ok::<_, String>((rows(0), rows(1)))
+        };
+        let row = |k: &str| json!({"new": {"k": k}});
+        let (c, x) = follow(json!({"C": {&one: row("a")}, "X": {&two: row("x")}}), false).unwrap();
+        let before = (c.clone(), x.clone());
+        assert_eq!((c[&one].as_str(), x[&two].as_str()), (Some("a"), Some("x")));
+        for nonsense in [
+            json!([1, 2]),
+            json!(null),
+            json!({"C": null}),
+            json!({"C": [1]}),
+            json!({"C": {&two: null}}),
+            json!({"C": {&two: {}}}),
+            json!({"C": {&two: {"new": 1}}}),
+            json!({"C": {&two: row("b"), "zz": row("c")}}),
+            json!({"C": {&one: {"old": {}}, "zz": row("c")}}),
+            json!({"C": {&two: {"new": {"k": 1}}}}),
+        ] {
+            for first in [false, true] {
+                follow(nonsense.clone(), first).unwrap_err();
+                assert_eq!(follow(json!({}), false).unwrap(), before, "after {nonsense}");
+            }
+        }
+        // What is no column that can be set keeps its value.
+        let named = json!({"new": {"k": "b", "_uuid": ["uuid", one]}});
+        let (c, x) = follow(json!({"C": {&two: named}}), true).unwrap();
+        assert_eq!((c.len(), c[&two].as_str(), x.len()), (1, Some("b"), 1));
+        let (c, _) = follow(json!({"C": {&two: {"old": {"k": "b"}}}}), false).unwrap();
+        assert!(c.is_empty());
+    }
 }
