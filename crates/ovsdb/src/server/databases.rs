@@ -2,6 +2,7 @@
 
 use super::session::{Now, SessionId};
 use super::state::{DatabaseNo, Hosted, Model, SERVER_DATABASE, Server, Unsynced, Waiting};
+use crate::execute::OpResult;
 use crate::log::transaction::Note;
 use crate::monitor::{MonitorId, Monitors};
 use crate::storage::{CommitNo, Done, Event, Job, Storage, io_error};
@@ -201,9 +202,13 @@ impl Server {
                 self.ready.insert(session);
             }
         }
-        // Writes on their way to the disk complete; no client is left to answer.
-        for Unsynced { session, request, reply, bytes, .. } in hosted.unsynced.drain(..).collect::<Vec<_>>() {
+        // They are in the file, and nobody will tell whether they reached the disk.
+        let removed = Error::new("I/O error", "the database was removed before this was known to be durable");
+        for Unsynced { session, request, mut reply, bytes, .. } in
+            hosted.unsynced.drain(..).collect::<Vec<_>>()
+        {
             self.release(session, bytes);
+            reply.0.push(OpResult::Failed(removed.clone()));
             self.reply(session, &request, &reply);
             self.ready.insert(session);
         }

@@ -176,6 +176,19 @@ fn what_was_read_at_the_start_is_durable_only_once_it_is_on_the_disk() {
 }
 
 #[test]
+fn what_was_not_durable_when_its_database_was_removed_is_not_called_so() {
+    let mut rig = Rig::new(1, 1);
+    rig.send(0, 1, &[insert("a"), json!({"op": "commit", "durable": true})]);
+    rig.server.flush(rig.now);
+    assert!(rig.heard(0).is_empty(), "it is not on the disk yet");
+    rig.server.remove_database("D").unwrap();
+    rig.server.flush(rig.now);
+    let reply = &rig.heard(0)[0];
+    assert_eq!(reply["result"][2]["error"], "I/O error", "{reply}");
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
 fn a_default_outside_the_constraints_can_be_changed_and_the_file_can_be_read() {
     let mut rig = Rig::new(1, 1);
     rig.send(0, 1, &[insert("a"), insert("b")]);
