@@ -27,7 +27,7 @@ pub const OPTIONS: &[Opt] = &[
     value("sync-from").arg("SERVER").help("be a backup of SERVER"),
     value("sync-exclude-tables").arg("DB:TABLE,...").help("tables that are not copied from SERVER"),
     flag("active").help("be active until told otherwise, also with --sync-from"),
-    flag("disable-file-column-diff").help("accepted for compatibility: files never hold differences"),
+    flag("disable-file-column-diff").help("write whole values to files, for Open vSwitch before 2.16"),
     optional("record").arg("DIR").help("refused: recording is not implemented"),
     optional("replay").arg("DIR").help("refused: replaying is not implemented"),
     flag("help").short('h').help("show this help"),
@@ -128,8 +128,7 @@ impl CommandLine {
             "sync-from" => options.sync_from = Some(given),
             "sync-exclude-tables" => options.sync_exclude_tables = Some(given),
             "active" => options.active = true,
-            // Differences are never written to the file, so there is nothing to switch off.
-            "disable-file-column-diff" => {}
+            "disable-file-column-diff" => options.whole_values = true,
             "record" | "replay" => return Err(format!("--{name} is not supported")),
             other => return Err(format!("{other}: unknown option")),
         }

@@ -15,7 +15,7 @@
 mod read;
 mod write;
 
-pub use write::{Note, encode, encode_schema, encode_snapshot};
+pub use write::{Note, Values, encode, encode_schema, encode_snapshot};
 
 use crate::database::Database;
 use crate::error::Error;

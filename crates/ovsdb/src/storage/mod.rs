@@ -25,7 +25,7 @@ use crate::changes::Changes;
 use crate::database::{Database, Snapshot};
 use crate::error::Error;
 use crate::log::frame;
-use crate::log::transaction::{self, Note};
+use crate::log::transaction::{self, Note, Values};
 use crate::log::{Damage, Found, LogDirectory, Magic, ReadAt, ReadError, Reader, Writer};
 use crate::schema::Schema;
 use crate::uuid::UuidGenerator;
@@ -46,6 +46,7 @@ pub struct Storage {
     /// Empty between commits, kept for their memory: the current record, and the whole commit.
     body: Vec<u8>,
     records: Vec<u8>,
+    values: Values,
 }
 
 /// A buffer that grew beyond this is given back.
@@ -276,8 +277,15 @@ impl Storage {
         writer.mend().map_err(io("cutting off an interrupted write failed"))?;
         let schema = Arc::clone(database.schema());
         let journal = Journal::new(directory, writer, base, now_ms);
-        let storage = Storage { schema, journal, body: Vec::new(), records: Vec::new() };
+        let (body, records) = (Vec::new(), Vec::new());
+        let storage = Storage { schema, journal, body, records, values: Values::default() };
         Ok(Opened { storage, database, cut })
+    }
+
+    /// From now on, rows that change are written with whole values: a file that is compacted first can then be
+    /// read by Open vSwitch before 2.16.
+    pub fn write_whole_values(&mut self) {
+        self.values = Values::Whole;
     }
 
     /// Appends a transaction. It survives the process when this returns. One that changed nothing that is
@@ -302,7 +310,7 @@ impl Storage {
         let mut count = 0;
         for (changes, note) in transactions {
             self.body.clear();
-            if transaction::encode(&mut self.body, &self.schema, changes, note) {
+            if transaction::encode(&mut self.body, &self.schema, changes, note, self.values) {
                 frame::write_record(&mut self.records, Magic::Standalone, &self.body);
                 count += 1;
             }

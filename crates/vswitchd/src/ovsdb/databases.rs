@@ -33,6 +33,9 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool
     if let Some(cut) = &opened.cut {
         tracing::warn!(target: "ovsdb_file", "syntax error: {shown}: {cut}");
     }
+    if state.whole_values.get() {
+        opened.storage.write_whole_values();
+    }
     if first_row {
         let added = conffile::add_first_row(&mut opened.database, server.ids());
         if let Some(changes) = added.map_err(|e| format!("{shown}: {e}"))? {

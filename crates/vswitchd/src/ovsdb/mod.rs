@@ -214,6 +214,7 @@ async fn start(mut options: Options) -> Result<Running, String> {
         server.add_in_memory(database, Model::Standalone);
     }
     let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())), options.connects_later);
+    state.whole_values.set(options.whole_values);
     for given in &options.databases {
         databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }

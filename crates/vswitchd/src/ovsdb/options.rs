@@ -16,6 +16,8 @@ pub struct Options {
     pub databases: Vec<PathBuf>,
     /// The directory for relative names; empty means the current one, if the process stays in it.
     pub directory: PathBuf,
+    /// `--disable-file-column-diff`: files get whole values, which versions before 2.16 read too.
+    pub whole_values: bool,
     /// Whether a database of the switch that lacks its first row should get it.
     pub first_row: bool,
     /// In the form of `--remote`: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.

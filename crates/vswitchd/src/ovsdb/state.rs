@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) server: RefCell<Server>,
     /// Databases by name, and the files that they came from.
     pub(super) files: RefCell<HashMap<String, PathBuf>>,
+    /// Files that are opened from now on get whole values, no differences.
+    pub(super) whole_values: Cell<bool>,
     pub(super) tls: Arc<Tls>,
     /// There is something for the flusher.
     pub(super) work: Notify,
@@ -63,6 +65,7 @@ impl State {
         Rc::new(State {
             server: RefCell::new(server),
             files: RefCell::default(),
+            whole_values: Cell::default(),
             tls,
             work: Notify::new(),
             status_is_old: Cell::new(false),

@@ -20,12 +20,23 @@ pub struct Note<'a> {
     pub comment: Option<&'a str>,
 }
 
+/// How the values of a row that was there before are written, in columns of sets and maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Values {
+    /// As differences, where Open vSwitch 3.1 reads them.
+    #[default]
+    Differences,
+    /// As they are now, for versions before 2.16.
+    Whole,
+}
+
 /// Appends the record of a transaction: JSON with its newline. False, with nothing appended, if it changed
 /// nothing that is stored in a file.
-pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>) -> bool {
+pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>, values: Values) -> bool {
     let start = out.len();
     out.push(b'{');
-    let is_diff = !changes.iter().any(|change| is_too_long(schema.table(change.table), change));
+    let is_diff = values == Values::Differences
+        && !changes.iter().any(|change| is_too_long(schema.table(change.table), change));
     for (table_idx, rows) in changes.by_table() {
         let table = schema.table(table_idx);
         let mut is_open = false;

@@ -282,6 +282,31 @@ fn both_forms_of_changes_are_read() {
 }
 
 #[test]
+fn whole_values_are_written_where_they_are_asked_for() {
+    for whole in [false, true] {
+        let disk = Disk::new(0);
+        disk.set_file(&log(&[r#"{"Animal":{"550e8400-e29b-41d4-a716-446655440000":{"tags":"a"}}}"#]));
+        let mut ids = UuidGenerator::from_seed(0);
+        let Opened { mut storage, mut database, .. } = open(&disk, &mut ids).unwrap();
+        if whole {
+            storage.write_whole_values();
+        }
+        let tags = database.schema().table(TableIdx(0)).find("tags").unwrap();
+        let mut row = database.rows(TableIdx(0)).next().unwrap().clone();
+        row.set(tags, Datum::set(["a", "b"]));
+        let mut transaction = database.begin();
+        transaction.replace(TableIdx(0), row);
+        let changes = transaction.commit(&mut ids).unwrap();
+        storage.commit(&changes, Note::default()).unwrap();
+        let text = String::from_utf8(disk.content()).unwrap();
+        assert_eq!(text.contains(r#""_is_diff":true"#), !whole, "{text}");
+        assert_eq!(text.contains(r#"["set",["a","b"]]"#), whole, "{text}");
+        let again = open(&disk.after_kill(1), &mut ids).unwrap().database;
+        assert_eq!(kept(&again.snapshot()), kept(&database.snapshot()));
+    }
+}
+
+#[test]
 fn a_comment_that_is_no_text_does_not_keep_the_rest_from_being_read() {
     // As the stock client takes it from a command line, and the stock server writes it.
     let body = b"{\"Animal\":{\"550e8400-e29b-41d4-a716-446655440000\":{\"tags\":\"\xc3\xa4\"}},\"_comment\":\"br\xff\"}\n";
