@@ -60,6 +60,16 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Whether a string in it, or a member's name, has this character.
+    pub(crate) fn has(&self, c: char) -> bool {
+        match self {
+            Json::Null | Json::Bool(_) | Json::Number(_) => false,
+            Json::String(text) => text.contains(c),
+            Json::Array(elements) => elements.iter().any(|element| element.has(c)),
+            Json::Object(members) => members.iter().any(|(name, value)| name.contains(c) || value.has(c)),
+        }
+    }
+
     /// The same, with all of its memory.
     pub fn into_owned(self) -> Json<'static> {
         let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());

@@ -115,6 +115,12 @@ impl Framer {
     /// The text of the next complete object. `None`: more bytes are needed. After an error the stream is of
     /// no more use.
     pub fn next_object(&mut self) -> Result<Option<&str>, BadFrame> {
+        let Some(bytes) = self.next_bytes()? else { return Ok(None) };
+        std::str::from_utf8(bytes).map(Some).map_err(|e| BadFrame::NotText(e.to_string()))
+    }
+
+    /// As [`Self::next_object`], for a receiver that can answer what is not UTF-8.
+    pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, BadFrame> {
         if self.depth == 0 && !self.begin()? {
             self.compact();
             return Ok(None);
@@ -190,11 +196,11 @@ impl Framer {
         }
     }
 
-    fn take(&mut self) -> Result<&str, BadFrame> {
+    fn take(&mut self) -> Result<&[u8], BadFrame> {
         self.check_length()?;
         let object = &self.buffer[self.start..self.scanned];
         self.start = self.scanned;
-        std::str::from_utf8(object).map_err(|e| BadFrame::NotText(e.to_string()))
+        Ok(object)
     }
 
     fn check_length(&self) -> Result<(), BadFrame> {

@@ -160,6 +160,40 @@ impl Server {
         handled
     }
 
+    /// As [`Self::handle_text`], for bytes that need not be UTF-8: clients send command lines as they are, in
+    /// comments too. Elsewhere the request is refused, with the words of the stock server.
+    pub fn handle_bytes(&mut self, now: Now, id: SessionId, bytes: &[u8]) -> Result<(), BadMessage> {
+        let bad = match std::str::from_utf8(bytes) {
+            Ok(text) => return self.handle_text(now, id, text),
+            Err(bad) => &bytes[bad.valid_up_to()..][..bad.error_len().unwrap_or(1)],
+        };
+        let bad: String = bad.iter().map(|byte| format!(" {byte:#04x}")).collect();
+        let error = Error::constraint(format!("not a valid UTF-8 string: invalid UTF-8 sequence{bad}"));
+        let text = String::from_utf8_lossy(bytes);
+        if let Err(error) = self.check_request(&text) {
+            return self.refuse_unread(id, &text, &error);
+        }
+        let Received::Request { method, params, id: request } = Received::parse(&text)? else {
+            return self.handle_text(now, id, &text);
+        };
+        match &*method {
+            "echo" => return self.handle_text(now, id, &text),
+            "transact" => match self.refused_for_text(params, &error) {
+                None => return self.handle_text(now, id, &text),
+                Some(reply) => {
+                    self.settle();
+                    self.reply(id, &request, &reply);
+                }
+            },
+            _ => {
+                self.settle();
+                self.reply_error(id, &request, &error.to_json());
+            }
+        }
+        self.counters.messages += 1;
+        Ok(())
+    }
+
     fn handle_checked(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadMessage> {
         if let Some(Transact { params, id: request }) = Transact::parse(text) {
             self.counters.messages += 1;

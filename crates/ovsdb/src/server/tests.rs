@@ -485,6 +485,40 @@ fn what_no_file_of_the_stock_server_may_hold_is_refused() {
 }
 
 #[test]
+fn what_is_not_utf_8_is_refused_except_in_comments() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let mut say = |method: &str, params: Value| {
+        let text = String::from_utf8(Message::request(method, &params, 1).to_bytes()).unwrap();
+        let bytes = text.split('?').map(str::as_bytes).collect::<Vec<_>>().join(&b'\xff');
+        rig.server.handle_bytes(rig.now, session, &bytes).unwrap();
+        rig.server.flush(rig.now);
+        let mut said = rig.hear(session);
+        assert_eq!(said.len(), 1, "{said:?}");
+        said.remove(0)
+    };
+    let error = json!({"error": "constraint violation",
+        "details": "not a valid UTF-8 string: invalid UTF-8 sequence 0xff"});
+    let insert = |s: &str| json!({"op": "insert", "table": "T", "row": {"s": s}});
+    let said = say("transact", json!(["D", {"op": "comment", "comment": "br?"}, insert("br?"), insert("")]));
+    assert_eq!(said["result"], json!([null, error, null]));
+    let said = say("transact", json!(["D", insert("a"), insert("?")]));
+    assert_eq!(said["result"], json!([null, error]));
+    for (method, params) in [
+        ("lock", json!(["l?"])),
+        ("monitor_cond", json!(["D", 1, {"T": [{"where": [["s", "==", "?"]]}]}])),
+        ("get_schema", json!(["?"])),
+    ] {
+        assert_eq!(say(method, params)["error"], error, "{method}");
+    }
+    assert_eq!(say("echo", json!(["?"]))["result"], json!(["\u{fffd}"]));
+    assert_eq!(say("transact", json!(["?"]))["error"]["error"], "unknown database");
+    let said = say("transact", json!(["D", {"op": "comment", "comment": "br?"}, insert("b")]));
+    assert!(said["result"][1]["uuid"].is_array(), "{said}");
+    assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 1);
+}
+
+#[test]
 fn time_passes_without_anything_to_do() {
     let mut rig = Rig::new();
     assert_eq!(rig.server.next_timeout(), None);

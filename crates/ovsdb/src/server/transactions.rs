@@ -107,6 +107,25 @@ impl Server {
         }
     }
 
+    /// The reply to a transaction in which U+FFFD stands for what is no text, if that is in more than
+    /// comments.
+    pub(super) fn refused_for_text(&self, params: &RawValue, error: &Error) -> Option<Reply> {
+        let params: Vec<Json<'_>> = serde_json::from_str(params.get()).ok()?;
+        let [Json::String(name), operations @ ..] = params.as_slice() else { return None };
+        if !self.databases.contains_key(&**name) {
+            return None;
+        }
+        let is_comment = |operation: &Json<'_>| {
+            let members = operation.as_object().unwrap_or_default();
+            members.iter().any(|(name, value)| name == "op" && value.as_str() == Some("comment"))
+        };
+        let is_refused = |operation: &Json<'_>| !is_comment(operation) && operation.has('\u{fffd}');
+        let at = operations.iter().position(is_refused)?;
+        let mut results = vec![OpResult::NotRun; operations.len()];
+        results[at] = OpResult::Failed(error.clone());
+        Some(Reply(results))
+    }
+
     /// A transaction. `message` is the text that it was read from.
     pub(super) fn transact(
         &mut self,

@@ -345,11 +345,11 @@ impl Session {
                 self.half_handled = true;
                 break;
             }
-            match self.framer.next_object() {
+            match self.framer.next_bytes() {
                 Err(bad) => return Err(End::Unreadable(bad)),
                 Ok(None) => break,
-                Ok(Some(text)) => {
-                    server.handle_text(now, self.id, text).map_err(End::Bad)?;
+                Ok(Some(bytes)) => {
+                    server.handle_bytes(now, self.id, bytes).map_err(End::Bad)?;
                     if Instant::now() >= until {
                         self.half_handled = true;
                         break;
