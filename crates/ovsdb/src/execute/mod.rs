@@ -239,7 +239,7 @@ impl Run<'_, '_> {
         self.work += 1;
         let mut members = Members::of(json, What::Operation(number, total))?;
         let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
-        if read_only && matches!(name, "insert" | "update" | "mutate" | "delete") {
+        if read_only && matches!(name, "insert" | "update" | "mutate" | "delete" | "commit") {
             let details = format!("{name} operation not allowed when database server is in read only mode");
             return Err(Error::new("not allowed", details).into());
         }

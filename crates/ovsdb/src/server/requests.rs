@@ -94,8 +94,8 @@ impl Server {
     }
 
     fn lock(&mut self, session: SessionId, method: &str, params: &Value) -> Answer {
-        let name = lock_name(method, params)?;
         self.refuse_if_read_only(session)?;
+        let name = lock_name(method, params)?;
         let limits = self.limits();
         if self.locks.count(session) >= limits.locks {
             return Err(exhausted(format!("a session may have {} locks", limits.locks)).to_json());
@@ -118,8 +118,8 @@ impl Server {
     }
 
     fn unlock(&mut self, session: SessionId, params: &Value) -> Answer {
-        let name = lock_name("unlock", params)?;
         self.refuse_if_read_only(session)?;
+        let name = lock_name("unlock", params)?;
         let Some(news) = self.locks.unlock(session, name) else {
             let details = "unlock: \"unlock\" without \"lock\" or \"steal\"";
             return Err(syntax_error(params, details).to_json());
@@ -131,8 +131,7 @@ impl Server {
 
     fn refuse_if_read_only(&self, session: SessionId) -> Result<(), Value> {
         if self.may_only_read(session) {
-            let details = "lock and unlock operations not allowed when database server is in read only mode";
-            return Err(Error::new("not allowed", details).to_json());
+            return Err(Value::from("lock and unlock methods not allowed, DB server is read only."));
         }
         Ok(())
     }

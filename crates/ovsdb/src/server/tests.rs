@@ -450,7 +450,10 @@ fn a_backup_refuses_locks_and_conversions() {
     let mut rig = Rig::new();
     rig.server.set_read_only(true);
     let session = rig.server.connect(false);
-    assert!(rig.refused(session, "lock", json!(["l"])).contains("read only mode"));
+    for method in ["lock", "steal", "unlock"] {
+        let error = rig.say(session, method, json!(["l"]), 1)[0]["error"].take();
+        assert_eq!(error, "lock and unlock methods not allowed, DB server is read only.");
+    }
     assert!(rig.refused(session, "convert", json!(["D", Schema::server().to_json()])).contains("read only"));
     rig.server.set_read_only(false);
     assert!(rig.server.is_closing(session));

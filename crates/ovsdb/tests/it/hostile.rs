@@ -164,4 +164,5 @@ fn a_read_only_database_answers_questions_and_refuses_changes() {
         attempt(json!({"op": "delete", "table": "Bridge", "where": []})).as_deref(),
         Some("not allowed")
     );
+    assert_eq!(attempt(json!({"op": "commit", "durable": true})).as_deref(), Some("not allowed"));
 }
