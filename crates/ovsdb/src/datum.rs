@@ -370,6 +370,15 @@ fn walk<'a, T, U>(
     a
 }
 
+/// The bytes that JSON needs for a byte of a string, besides itself.
+fn escape_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    }
+}
+
 impl Datum {
     /// The memory that it uses besides its 24 bytes, in bytes: for the elements of a set or map, and for long
     /// strings. Shared memory counts in full.
@@ -385,6 +394,20 @@ impl Datum {
             Form::Map(pairs) => {
                 16 + size_of_val(&pairs[..]) + pairs.iter().map(|(k, v)| long(k) + long(v)).sum::<usize>()
             }
+        }
+    }
+
+    /// The bytes by which its strings are longer in JSON, without their quotes.
+    pub fn escape_bytes(&self) -> usize {
+        let escapes = |atom: &Atom| match atom {
+            Atom::String(text) => text.bytes().map(escape_bytes).sum(),
+            _ => 0,
+        };
+        match &self.0 {
+            Form::Empty => 0,
+            Form::One(atom) => escapes(atom),
+            Form::Set(atoms) => atoms.iter().map(escapes).sum(),
+            Form::Map(pairs) => pairs.iter().map(|(k, v)| escapes(k) + escapes(v)).sum(),
         }
     }
 
@@ -426,6 +449,19 @@ mod tests {
     #[test]
     fn a_datum_is_three_words() {
         assert_eq!(size_of::<Datum>(), 24);
+    }
+
+    #[test]
+    fn escapes_are_as_long_as_they_are_written() {
+        for c in ('\0'..'\u{100}').chain(['€', '😀']) {
+            let text = json!(c.to_string()).to_string();
+            assert_eq!(
+                Datum::scalar(&c.to_string()[..]).escape_bytes(),
+                text.len() - 2 - c.len_utf8(),
+                "{c:?}"
+            );
+        }
+        assert_eq!(map(&[("a\n", "\u{1}")]).escape_bytes() + set(&[1]).escape_bytes(), 6);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Run<'_, '_> {
         for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
             if !column.is_internal() {
                 given.push(column);
-                self.built.add(datum.heap_bytes())?;
+                self.built.add(stored_bytes(&datum))?;
                 row.set(column, datum);
             }
         }
@@ -325,11 +325,17 @@ impl Run<'_, '_> {
         let (mut freed, mut taken) = (0, 0);
         for column in old.changed_columns(new) {
             let is_own = first.is_some_and(|row| row.is_none_or(|row| row.get(column) != old.get(column)));
-            freed += if is_own { old.get(column).heap_bytes() } else { 0 };
-            taken += new.get(column).heap_bytes();
+            freed += if is_own { stored_bytes(old.get(column)) } else { 0 };
+            taken += stored_bytes(new.get(column));
         }
         self.built.replace(freed, taken)
     }
+}
+
+/// The memory of a value that is set, and what its record in the log takes more: a control character is six
+/// bytes there.
+fn stored_bytes(datum: &Datum) -> usize {
+    datum.heap_bytes() + datum.escape_bytes()
 }
 
 fn check_default(column: &crate::schema::ColumnSchema) -> Result<(), Error> {

@@ -116,22 +116,40 @@ impl Header {
 
 /// A record of `body`, which is JSON with its newline.
 pub fn record(magic: Magic, body: &[u8]) -> Vec<u8> {
-    let mut record = Vec::with_capacity(HEADER_BYTES_MAX + body.len());
-    write_record(&mut record, magic, body);
+    let mut record = Vec::with_capacity(2 * HEADER_BYTES_MAX + body.len());
+    write_record(&mut record, magic, |out| {
+        out.extend_from_slice(body);
+        true
+    });
     record
 }
 
-/// Appends the record of `body`, which is JSON with its newline.
-pub fn write_record(out: &mut Vec<u8>, magic: Magic, body: &[u8]) {
-    debug_assert_eq!(body.iter().position(|&c| c == b'\n'), body.len().checked_sub(1));
+/// Appends the record of the body that `write` appends, which is JSON with its newline. False, with nothing
+/// appended, if that says so. The body, which may be large, is never there twice.
+pub fn write_record(out: &mut Vec<u8>, magic: Magic, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    let body = start + HEADER_BYTES_MAX;
+    out.resize(body, 0);
+    if !write(out) {
+        out.truncate(start);
+        return false;
+    }
+    let end = out.len();
+    debug_assert_eq!(out[body..].iter().position(|&c| c == b'\n'), (end - body).checked_sub(1));
+    let hash = Hash::of(&out[body..]).text();
+    // The header goes behind the body first, since its length is known only then.
     out.extend_from_slice(b"OVSDB ");
     out.extend_from_slice(magic.as_str().as_bytes());
     out.push(b' ');
-    write_decimal(out, body.len() as u64);
+    write_decimal(out, (end - body) as u64);
     out.push(b' ');
-    out.extend_from_slice(&Hash::of(body).text());
+    out.extend_from_slice(&hash);
     out.push(b'\n');
-    out.extend_from_slice(body);
+    let header_bytes = out.len() - end;
+    out.copy_within(end.., start);
+    out.copy_within(body..end, start + header_bytes);
+    out.truncate(start + header_bytes + end - body);
+    true
 }
 
 /// Appends a number: one or two for each transaction, without memory of their own.

@@ -43,8 +43,7 @@ const CONVERSION_COMMENT: &str = "converted by ovsdb-server";
 pub struct Storage {
     schema: Arc<Schema>,
     journal: Journal,
-    /// Empty between commits, kept for their memory: the current record, and the whole commit.
-    body: Vec<u8>,
+    /// The records of a commit. Kept between commits for its memory.
     records: Vec<u8>,
     values: Values,
 }
@@ -277,8 +276,7 @@ impl Storage {
         writer.mend().map_err(io("cutting off an interrupted write failed"))?;
         let schema = Arc::clone(database.schema());
         let journal = Journal::new(directory, writer, base, now_ms);
-        let (body, records) = (Vec::new(), Vec::new());
-        let storage = Storage { schema, journal, body, records, values: Values::default() };
+        let storage = Storage { schema, journal, records: Vec::new(), values: Values::default() };
         Ok(Opened { storage, database, cut })
     }
 
@@ -309,20 +307,17 @@ impl Storage {
         self.records.clear();
         let mut count = 0;
         for (changes, note) in transactions {
-            self.body.clear();
-            if transaction::encode(&mut self.body, &self.schema, changes, note, self.values) {
-                frame::write_record(&mut self.records, Magic::Standalone, &self.body);
-                count += 1;
-            }
+            let is_written = frame::write_record(&mut self.records, Magic::Standalone, |out| {
+                transaction::encode(out, &self.schema, changes, note, self.values)
+            });
+            count += u64::from(is_written);
         }
         let committed = match count {
             0 => Ok(self.journal.committed()),
             _ => self.journal.append_framed(&self.records, count),
         };
-        for buffer in [&mut self.body, &mut self.records] {
-            if buffer.capacity() > BUFFER_BYTES_KEPT {
-                *buffer = Vec::new();
-            }
+        if self.records.capacity() > BUFFER_BYTES_KEPT {
+            self.records = Vec::new();
         }
         committed
     }

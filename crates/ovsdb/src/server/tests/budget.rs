@@ -145,6 +145,23 @@ fn rows_that_grow_beyond_the_budget_are_refused() {
 }
 
 #[test]
+fn values_are_charged_as_long_as_they_are_in_the_log() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    rig.put(1, "");
+    for (text, is_refused) in [("x", false), ("\u{1}", true)] {
+        let row = json!({"s": text.repeat(MIB)});
+        for operation in [
+            json!({"op": "insert", "table": "T", "row": row}),
+            json!({"op": "update", "table": "T", "where": [["i", "==", 1]], "row": row}),
+        ] {
+            let result = rig.ask(session, "transact", json!(["D", operation]));
+            assert_eq!(result[0]["error"] == "resources exhausted", is_refused, "{}", operation["op"]);
+        }
+    }
+}
+
+#[test]
 fn a_value_that_a_transaction_changes_often_is_charged_once() {
     let mut rig = rig(small());
     let session = rig.server.connect(false);
