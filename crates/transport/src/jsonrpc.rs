@@ -22,6 +22,11 @@ pub struct Limits {
     pub depth_max: u32,
 }
 
+impl Limits {
+    /// For a client: the contents of a database come in one message, and its server is trusted.
+    pub const OF_CONTENTS: Limits = Limits { bytes_max: 64 << 30, depth_max: 100 };
+}
+
 impl Default for Limits {
     /// 256 MiB, room for a restored database of a million small rows, and 100 levels, where OVSDB needs ten.
     fn default() -> Limits {
@@ -237,7 +242,7 @@ impl Connection {
     /// Over a stream that has been made.
     pub fn new(name: impl Into<String>, stream: Stream) -> Connection {
         let (reader, writer) = tokio::io::split(stream);
-        let (framer, outbox) = (Framer::new(Limits::default()), Outbox::default());
+        let (framer, outbox) = (Framer::new(Limits::OF_CONTENTS), Outbox::default());
         Connection { name: name.into(), reader, writer, outbox, framer, heard: clock::now() }
     }
 

@@ -182,7 +182,7 @@ impl Connection {
     /// Talks to the server until that is no longer possible; returns why.
     async fn follow(&mut self, stream: Stream) -> String {
         let (mut reader, mut writer): (ReadHalf<Stream>, WriteHalf<Stream>) = tokio::io::split(stream);
-        let mut framer = Framer::new(Limits::default());
+        let mut framer = Framer::new(Limits::OF_CONTENTS);
         let mut input = vec![0; 64 * 1024];
         let mut outbox = Outbox::default();
         self.follower.replica.connected();

@@ -55,28 +55,37 @@ pub(super) async fn query(call: &mut Call<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of tables, with the columns of each, in one transaction.
+/// The rows of tables, with the columns of each, as of one moment. By a monitor: a database may have more than
+/// the results of a transaction may take.
 async fn select(
     call: &mut Call<'_>,
     tables: &[(&TableSchema, Vec<&ColumnSchema>)],
 ) -> Result<Vec<Vec<Vec<Datum>>>, String> {
-    let mut operations = vec![Value::from(call.database.as_str())];
+    let mut requests = Map::new();
     for (table, columns) in tables {
-        let columns: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-        operations.push(json!({"op": "select", "table": table.name, "where": [], "columns": columns}));
+        // Rows come by their UUIDs.
+        let names = columns.iter().map(|column| column.name.as_str()).filter(|name| *name != "_uuid");
+        let select = json!({"initial": true, "insert": false, "delete": false, "modify": false});
+        let request = json!({"columns": names.collect::<Vec<_>>(), "select": select});
+        requests.insert(table.name.clone(), request);
     }
-    let results = call.server.transact(Value::Array(operations)).await?;
-    tables
-        .iter()
-        .zip(results)
-        .map(|((table, columns), result)| {
-            let wrong = || {
-                format!("{} table reply is not an object with a \"rows\" member array: {result}", table.name)
-            };
-            let rows = result.get("rows").and_then(Value::as_array).ok_or_else(wrong)?;
-            rows.iter().map(|row| read_row(table, columns, row)).collect()
-        })
-        .collect()
+    let mut updates = call.server.call("monitor", json!([call.database, null, requests])).await?;
+    let read_table = |(table, columns): &(&TableSchema, Vec<&ColumnSchema>)| {
+        let wrong =
+            || format!("{} table reply is not an object of objects with a \"new\" member", table.name);
+        let rows = match updates.get_mut(&table.name).map(Value::take) {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(rows)) => rows,
+            Some(_) => return Err(wrong()),
+        };
+        let read = |(uuid, mut update): (String, Value)| {
+            let row = update.get_mut("new").ok_or_else(wrong)?;
+            row.as_object_mut().ok_or_else(wrong)?.insert("_uuid".into(), json!(["uuid", uuid]));
+            read_row(table, columns, row)
+        };
+        rows.into_iter().map(read).collect()
+    };
+    tables.iter().map(read_table).collect()
 }
 
 fn read_row(table: &TableSchema, columns: &[&ColumnSchema], row: &Value) -> Result<Vec<Datum>, String> {
