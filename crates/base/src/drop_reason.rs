@@ -54,7 +54,7 @@ drop_reasons! {
     /// The input port's driver refused what came: an offload's header that contradicts its frame, a frame
     /// without contents.
     RxError = "rx_error",
-    /// A TCP segment that its sender wants cut into pieces smaller than any peer's maximum segment size
+    /// A TCP segment that its sender wants cut into many pieces smaller than any peer's maximum segment size
     /// (`gso_size`).
     RxGsoSize = "rx_gso_size",
     /// A segment that its sender wants cut into more pieces than a frame may become.

@@ -25,9 +25,12 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// The smallest maximum segment size that TCP is cut to: Linux sends no smaller segments either
+/// The smallest maximum segment size that TCP is cut to: Linux's sockets send no smaller segments either
 /// (TCP_MIN_SND_MSS: the longest options and 8 bytes). It counts the options, which `gso_size` does not.
 pub const MSS_MIN: usize = 48;
+/// Frames that a segment of a smaller `gso_size` may become: the kernel merges small segments, too, where it
+/// receives them (GRO), of those that it gets at once from a card (NAPI_POLL_WEIGHT).
+pub const SMALL_SEGMENTS_MAX: usize = 64;
 /// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the
 /// most that Linux lets a program send over UDP (UDP_MAX_SEGMENTS, 128).
 pub const SEGMENTS_MAX: usize = 256;
@@ -40,7 +43,7 @@ const SCTP_CRC: usize = 8;
 pub enum BadHeader {
     /// The header makes no sense for the frame.
     Nonsense,
-    /// `gso_size` implies a maximum segment size below [`MSS_MIN`].
+    /// `gso_size` implies a maximum segment size below [`MSS_MIN`], and more than [`SMALL_SEGMENTS_MAX`].
     GsoSize,
     /// The frame would become more than [`SEGMENTS_MAX`].
     GsoSegments,
@@ -99,15 +102,17 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         if !is_transport && !offload::is_checksum_behind_labels(packet, csum_start, offset) {
             return Err(BadHeader::Nonsense);
         }
-        if flag == PacketFlags::GSO_TCP {
-            let data_offset = packet.data().get(usize::from(csum_start) + 12).map_or(0, |b| b >> 4);
-            let options_len = (usize::from(data_offset) * 4).saturating_sub(20);
-            if usize::from(gso_size) + options_len < MSS_MIN {
-                return Err(BadHeader::GsoSize);
-            }
+        let size = usize::from(gso_size);
+        let header_len = transport_header_len(packet, flag, start);
+        let payload_len = packet.len().saturating_sub(start + header_len);
+        if flag == PacketFlags::GSO_TCP
+            && size + header_len.saturating_sub(20) < MSS_MIN
+            && payload_len.div_ceil(size) > SMALL_SEGMENTS_MAX
+        {
+            return Err(BadHeader::GsoSize);
         }
         // The frame's own headers count as payload: where the header says that they end is the sender's word.
-        if packet.len().div_ceil(usize::from(gso_size)) > SEGMENTS_MAX {
+        if packet.len().div_ceil(size) > SEGMENTS_MAX {
             return Err(BadHeader::GsoSegments);
         }
     }
@@ -131,6 +136,14 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         packet.gso_size = gso_size;
     }
     Ok(())
+}
+
+/// The length of the TCP or UDP header at `start`, as it says itself.
+fn transport_header_len(packet: &Packet, gso_flag: PacketFlags, start: usize) -> usize {
+    if gso_flag != PacketFlags::GSO_TCP {
+        return 8;
+    }
+    usize::from(packet.data().get(start + 12).map_or(0, |byte| byte >> 4)) * 4
 }
 
 /// The header for a packet: the inverse of [`apply`].
@@ -212,9 +225,9 @@ mod tests {
             (v4().udp(1, 2), [0; HEADER_LEN]),
             (v4().udp(1, 2), header(DATA_VALID, 0, 0, 0, 0, 0)),
             (v4().udp(1, 2), header(NEEDS_CSUM, 0, 0, 0, 34, 6)),
-            (v4().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV4, 54, 1448, 34, 16)),
-            (v6().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 74, 1428, 54, 16)),
-            (v4().udp(1, 2), header(NEEDS_CSUM, GSO_UDP_L4, 42, 1400, 34, 6)),
+            (v4().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV4, 54, 448, 34, 16)),
+            (v6().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 74, 428, 54, 16)),
+            (v4().udp(1, 2), header(NEEDS_CSUM, GSO_UDP_L4, 42, 400, 34, 6)),
         ] {
             let mut bytes = frame.payload(&payload).build().unwrap();
             let l4 = u16::from_ne_bytes([h[6], h[7]]) as usize;
@@ -358,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_cut_to_no_less_than_a_minimum_mss_and_into_no_more_frames_than_the_limit() {
+    fn a_segment_is_cut_to_less_than_a_minimum_mss_and_into_many_frames_only_within_limits() {
         let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let mut cache = pool.cache();
         let mut apply_to = |len: usize, gso_type: u8, gso_size: usize, data_offset: u8| {
@@ -376,11 +389,17 @@ mod tests {
             result
         };
         for kind in [GSO_TCPV4, GSO_TCPV6, GSO_TCPV4 | GSO_ECN] {
-            assert_eq!(apply_to(1000, kind, MSS_MIN - 1, 5), Err(BadHeader::GsoSize));
-            assert_eq!(apply_to(1000, kind, MSS_MIN, 5), Ok(()));
-            // With the timestamps option, which the maximum segment size counts.
-            assert_eq!(apply_to(1000, kind, MSS_MIN - 13, 8), Err(BadHeader::GsoSize));
-            assert_eq!(apply_to(1000, kind, MSS_MIN - 12, 8), Ok(()));
+            // As many small ones as the kernel merges: without options, and with timestamps, which count.
+            for (data_offset, least) in [(5, MSS_MIN), (8, MSS_MIN - 12)] {
+                let headers = 34 + 4 * usize::from(data_offset);
+                for size in [1, 10, least - 1] {
+                    let len = headers + SMALL_SEGMENTS_MAX * size;
+                    assert_eq!(apply_to(len, kind, size, data_offset), Ok(()));
+                    assert_eq!(apply_to(len + 1, kind, size, data_offset), Err(BadHeader::GsoSize));
+                }
+                let len = headers + SMALL_SEGMENTS_MAX * least + 1;
+                assert_eq!(apply_to(len, kind, least, data_offset), Ok(()));
+            }
             assert_eq!(apply_to(100 * SEGMENTS_MAX, kind, 100, 5), Ok(()));
             assert_eq!(apply_to(100 * SEGMENTS_MAX + 1, kind, 100, 5), Err(BadHeader::GsoSegments));
             assert_eq!(apply_to(65_535, kind, 1, 5), Err(BadHeader::GsoSize));
