@@ -74,7 +74,7 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let (flags, gso_type) = (header[0], header[1] & !GSO_ECN);
     let (gso_size, mut csum_start, mut csum_offset) = (word(4), word(6), word(8));
-    let gso_flag = match gso_type {
+    let mut gso_flag = match gso_type {
         GSO_NONE => None,
         GSO_TCPV4 | GSO_TCPV6 => Some(PacketFlags::GSO_TCP),
         GSO_UDP_L4 => Some(PacketFlags::GSO_UDP),
@@ -114,6 +114,10 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         // The frame's own headers count as payload: where the header says that they end is the sender's word.
         if packet.len().div_ceil(size) > SEGMENTS_MAX {
             return Err(BadHeader::GsoSegments);
+        }
+        // Not more than one segment: only the checksum is left to do.
+        if payload_len <= size {
+            gso_flag = None;
         }
     }
     if let Some(layers) = &merged {
@@ -407,5 +411,27 @@ mod tests {
         assert_eq!(apply_to(65_535, GSO_UDP_L4, 1, 5), Err(BadHeader::GsoSegments));
         // As many as Linux lets a program send.
         assert_eq!(apply_to(42 + 128, GSO_UDP_L4, 1, 5), Ok(()));
+    }
+
+    #[test]
+    fn a_segment_no_longer_than_one_frames_is_one_whose_checksum_alone_is_unfinished() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let eth = || Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let v4 = || eth().ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for (payload_len, size, is_one) in
+            [(0, 100, true), (0, 1, true), (99, 100, true), (100, 100, true), (101, 100, false)]
+        {
+            let payload = vec![7; payload_len];
+            for (frame, gso_type, offset) in
+                [(v4().tcp(1, 2), GSO_TCPV4, 16), (v4().udp(1, 2), GSO_UDP_L4, 6)]
+            {
+                let mut packet = cache.alloc_frame(&frame.payload(&payload).build().unwrap()).unwrap();
+                apply(&[NEEDS_CSUM, gso_type, 0, 0, size, 0, 34, 0, offset, 0, 0, 0], &mut packet).unwrap();
+                assert!(packet.flags.has(PacketFlags::CSUM_PARTIAL));
+                assert_eq!(offload::is_segmentation_pending(&packet), !is_one, "{payload_len}, {size}");
+                cache.free(packet);
+            }
+        }
     }
 }
