@@ -20,8 +20,12 @@
 //! are parsed. SCTP's checksum, a CRC, is left as zero, and none of our ports can pass that on: it is
 //! finished wherever it is found.
 //!
+//! [`tunnel`] cuts up segments within a tunnel.
+//!
 //! Source: RFC 1071, RFC 768, RFC 9293, RFC 9260, RFC 7348, RFC 8926; Linux's
 //! Documentation/networking/checksum-offloads.rst.
+
+pub mod tunnel;
 
 use packet::pool::HEADROOM_BYTES;
 use packet::{Packet, PacketFlags, PoolCache};
@@ -377,20 +381,44 @@ fn find_payload(packet: &Packet) -> Option<(Layers, Range<usize>)> {
 
 fn segment_into(packet: &Packet, most: usize, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
     let (layers, payload) = find_payload(packet)?;
-    let headers = packet.data().get(..payload.start)?;
-    let (size, payload_len) = (usize::from(packet.gso_size), payload.len());
-    let mut source = gather(packet, payload.start);
-    let mut done = 0;
-    while done < payload_len && done / size < most {
-        let len = size.min(payload_len - done);
-        let mut segment = source.take(cache, headers, len)?;
-        segment.in_port = packet.in_port;
-        mark_unfinished(&mut segment, &layers);
-        write_headers(segment.data_mut(), &layers, Part { done, len, of: payload_len, size });
-        out.push(segment);
-        done += len;
+    let plan = Plan { layers: &layers, payload, size: packet.gso_size.into() };
+    plan.cut(packet, most, cache, out, |_, _| ())
+}
+
+/// How a packet is cut up: its layers, the payload that its segments share, and how much each has of it.
+struct Plan<'a> {
+    layers: &'a Layers,
+    payload: Range<usize>,
+    size: usize,
+}
+
+impl Plan<'_> {
+    /// Appends the first `most` segments to `out`, each after `finish`. `None` if the pool is exhausted.
+    fn cut(
+        &self,
+        packet: &Packet,
+        most: usize,
+        cache: &mut PoolCache,
+        out: &mut Vec<Packet>,
+        mut finish: impl FnMut(&mut Packet, &Part),
+    ) -> Option<()> {
+        let headers = packet.data().get(..self.payload.start)?;
+        let (size, of) = (self.size, self.payload.len());
+        let mut source = gather(packet, self.payload.start);
+        let mut done = 0;
+        while done < of && done / size < most {
+            let len = size.min(of - done);
+            let mut segment = source.take(cache, headers, len)?;
+            segment.in_port = packet.in_port;
+            mark_unfinished(&mut segment, self.layers);
+            let part = Part { done, len, of, size };
+            write_headers(segment.data_mut(), self.layers, &part);
+            finish(&mut segment, &part);
+            out.push(segment);
+            done += len;
+        }
+        Some(())
     }
-    Some(())
 }
 
 /// The layers of a TCP or UDP packet behind MPLS labels or NSH headers. Labels do not say what they precede:
@@ -448,19 +476,10 @@ struct Part {
 
 /// Makes the copied headers those of one segment: lengths, IPv4 identification and checksum, sequence number,
 /// flags.
-fn write_headers(frame: &mut [u8], layers: &Layers, part: Part) {
-    let [l3, l4, payload] = [layers.l3, layers.l4, layers.payload].map(usize::from);
+fn write_headers(frame: &mut [u8], layers: &Layers, part: &Part) {
+    let [l4, payload] = [layers.l4, layers.payload].map(usize::from);
     let l4_len = payload - l4 + part.len;
-    if layers.is_ipv6() {
-        put16(frame, l3 + 4, (l4 - l3 - 40 + l4_len) as u16);
-    } else {
-        put16(frame, l3 + 2, (l4 - l3 + l4_len) as u16);
-        let id = u16::from_be_bytes([frame[l3 + 4], frame[l3 + 5]]);
-        put16(frame, l3 + 4, id.wrapping_add((part.done / part.size) as u16));
-        put16(frame, l3 + 10, 0);
-        let checksum = wire::checksum::checksum(&frame[l3..l4]);
-        put16(frame, l3 + 10, checksum);
-    }
+    write_network(frame, layers, l4 + l4_len, part);
     if layers.protocol == TCP {
         const FIN_PSH: u8 = 0x09;
         const CWR: u8 = 0x80;
@@ -480,6 +499,21 @@ fn write_headers(frame: &mut [u8], layers: &Layers, part: Part) {
     if let Some(pseudo) = pseudo_sum(frame, layers, l4_len) {
         put16(frame, l4 + checksum_offset(layers), pseudo.fold());
     }
+}
+
+/// The network header's part of that, for a packet that ends at `end`.
+fn write_network(frame: &mut [u8], layers: &Layers, end: usize, part: &Part) {
+    let [l3, l4] = [layers.l3, layers.l4].map(usize::from);
+    if layers.is_ipv6() {
+        put16(frame, l3 + 4, (end - l3 - 40) as u16);
+        return;
+    }
+    put16(frame, l3 + 2, (end - l3) as u16);
+    let id = u16::from_be_bytes([frame[l3 + 4], frame[l3 + 5]]);
+    put16(frame, l3 + 4, id.wrapping_add((part.done / part.size) as u16));
+    put16(frame, l3 + 10, 0);
+    let checksum = wire::checksum::checksum(&frame[l3..l4]);
+    put16(frame, l3 + 10, checksum);
 }
 
 /// Reads a packet's bytes in order, across its segments.

@@ -5,12 +5,13 @@
 //! KB crosses the switch whole and with its checksum unfinished. Headers from outside are checked against the
 //! frame: a position beyond the first segment is refused, since finishing the checksum would write there. A
 //! checksum that is not the one of the packet's own TCP or UDP header, as within a tunnel, is finished at
-//! once instead of noted: wherever a sender says that the field is, what is matched later is what is sent.
+//! once instead of noted: wherever a sender says that the field is, what is matched later is what is sent. A
+//! segment within a tunnel is refused, but for the kernel's packet sockets, where it is cut up.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
-use crate::offload;
-use packet::{Packet, PacketFlags};
+use crate::offload::{self, tunnel::InnerSegment};
+use packet::{Packet, PacketFlags, PoolCache};
 use wire::Layers;
 use wire::layers::ALL_TAGS;
 
@@ -102,21 +103,8 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         if !is_transport && !offload::is_checksum_behind_labels(packet, csum_start, offset) {
             return Err(BadHeader::Nonsense);
         }
-        let size = usize::from(gso_size);
-        let header_len = transport_header_len(packet, flag, start);
-        let payload_len = packet.len().saturating_sub(start + header_len);
-        if flag == PacketFlags::GSO_TCP
-            && size + header_len.saturating_sub(20) < MSS_MIN
-            && payload_len.div_ceil(size) > SMALL_SEGMENTS_MAX
-        {
-            return Err(BadHeader::GsoSize);
-        }
-        // The frame's own headers count as payload: where the header says that they end is the sender's word.
-        if packet.len().div_ceil(size) > SEGMENTS_MAX {
-            return Err(BadHeader::GsoSegments);
-        }
         // Not more than one segment: only the checksum is left to do.
-        if payload_len <= size {
+        if check_segments(packet, flag, start, gso_size.into())? <= 1 {
             gso_flag = None;
         }
     }
@@ -142,12 +130,44 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
     Ok(())
 }
 
-/// The length of the TCP or UDP header at `start`, as it says itself.
-fn transport_header_len(packet: &Packet, gso_flag: PacketFlags, start: usize) -> usize {
-    if gso_flag != PacketFlags::GSO_TCP {
-        return 8;
+/// How many frames a segment becomes whose transport header is at `start`, where that is within the limits.
+fn check_segments(packet: &Packet, flag: PacketFlags, start: usize, size: usize) -> Result<usize, BadHeader> {
+    let is_tcp = flag == PacketFlags::GSO_TCP;
+    let data_offset = packet.data().get(start + 12).map_or(0, |byte| usize::from(byte >> 4));
+    let header_len = if is_tcp { data_offset * 4 } else { 8 };
+    let frames = packet.len().saturating_sub(start + header_len).div_ceil(size);
+    if is_tcp && size + header_len.saturating_sub(20) < MSS_MIN && frames > SMALL_SEGMENTS_MAX {
+        return Err(BadHeader::GsoSize);
     }
-    usize::from(packet.data().get(start + 12).map_or(0, |byte| byte >> 4)) * 4
+    // The frame's own headers count as payload: where the header says that they end is the sender's word.
+    if packet.len().div_ceil(size) > SEGMENTS_MAX {
+        return Err(BadHeader::GsoSegments);
+    }
+    Ok(frames)
+}
+
+/// Cuts up what [`apply`] has refused as nonsense, if it is a segment within a tunnel: appends the finished
+/// frames to `out`. `Ok(false)` if the pool is exhausted.
+#[cold]
+pub fn cut_inner(
+    header: &[u8; HEADER_LEN],
+    packet: &Packet,
+    cache: &mut PoolCache,
+    out: &mut Vec<Packet>,
+) -> Result<bool, BadHeader> {
+    let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    let (gso_size, start, offset) = (word(4), usize::from(word(6)), usize::from(word(8)));
+    let flag = match (header[1] & !GSO_ECN, offset) {
+        (GSO_TCPV4 | GSO_TCPV6, 16) => PacketFlags::GSO_TCP,
+        (GSO_UDP_L4, 6) => PacketFlags::GSO_UDP,
+        _ => return Err(BadHeader::Nonsense),
+    };
+    if gso_size == 0 || header[0] & NEEDS_CSUM == 0 {
+        return Err(BadHeader::Nonsense);
+    }
+    let segment = InnerSegment::find(packet, start, offset).ok_or(BadHeader::Nonsense)?;
+    check_segments(packet, flag, start, gso_size.into())?;
+    Ok(segment.cut(packet, gso_size, cache, out))
 }
 
 /// The header for a packet: the inverse of [`apply`].

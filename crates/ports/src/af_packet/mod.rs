@@ -15,24 +15,27 @@
 //! Threads: each queue has its own socket. The port has another one for its requests to the kernel.
 
 mod header;
+mod ingress;
 mod ring;
+mod transmit;
 
 use crate::af_xdp::device::{Device, OffloadsOff};
-use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
+use crate::af_xdp::sys;
 use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
 use crate::wait::last_errno;
-use crate::{PortError, PortSpec, QueueStats, offload, stats};
+use crate::{PortError, PortSpec, QueueStats, stats};
 use base::{PortNo, clock};
 use header::{padded, push_tag};
+use ingress::{Ingress, block_ingress};
 use packet::{
-    BURST, Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue,
-    TxQueue,
+    Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
 };
 use ring::{RxRing, Slot, VNET_LEN};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
+use transmit::PacketTx;
 
 const PACKET_ADD_MEMBERSHIP: i32 = 1;
 const PACKET_STATISTICS: i32 = 6;
@@ -51,8 +54,6 @@ const RECEIVE_BUFFER: i32 = 32 << 20;
 const SEND_BUFFER: i32 = 8 << 20;
 /// An idle queue asks whether its interface is still there this often per second.
 const CHECKS_PER_S: u64 = 20;
-/// A frame in more pieces than this cannot be sent.
-const SEGMENTS_MAX: usize = 128;
 
 /// A port on a kernel interface by packet sockets.
 pub struct AfPacketPort {
@@ -72,16 +73,6 @@ impl Drop for AfPacketPort {
     fn drop(&mut self) {
         self.device.restore_offloads(self.offloads_off);
     }
-}
-
-/// What keeps traffic for the switch away from the kernel's stack.
-enum Ingress {
-    /// A program that drops it; the link's descriptor holds it in place.
-    Blocked { _link: OwnedFd },
-    /// The administrator wants both to have it.
-    Open,
-    /// The kernel cannot.
-    Unblocked(String),
 }
 
 /// Further transmit sockets than this are not made: more workers share.
@@ -160,6 +151,7 @@ impl AfPacketPort {
             stats,
             port_no,
             tails: Tails::new(pool),
+            cut: Vec::new(),
             next_check_tsc: 0,
             check_interval_tsc: clock::tsc_hz() / CHECKS_PER_S,
         }));
@@ -281,31 +273,6 @@ fn get<T: Copy + Default>(socket: &OwnedFd, option: i32) -> Result<T, PortError>
     }
 }
 
-/// Attaches a program of two instructions at the interface's ingress that drops everything.
-fn block_ingress(ifindex: u32) -> Ingress {
-    const PROGRAM_TYPE_SCHED_CLS: u32 = 3;
-    const ATTACH_TCX_INGRESS: u32 = 46;
-    // r0 = TCX_DROP (2); exit.
-    let instructions: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
-    let attr = BpfAttr::new().u32(0, PROGRAM_TYPE_SCHED_CLS).u32(4, instructions.len() as u32);
-    let attr = attr.u64(8, instructions.as_ptr() as u64).u64(16, c"Apache-2.0".as_ptr() as u64);
-    // SAFETY: instructions (of the count given) and licence (with its terminating zero) outlive the call.
-    let program = match unsafe { sys::bpf_fd(BpfCommand::ProgLoad, &attr.name(48, "crosspoint_drop")) } {
-        Ok(program) => program,
-        Err(errno) => return unblocked(errno),
-    };
-    let attr = BpfAttr::new().u32(0, program.as_raw_fd() as u32).u32(4, ifindex).u32(8, ATTACH_TCX_INGRESS);
-    // SAFETY: the attributes hold no pointer.
-    match unsafe { sys::bpf_fd(BpfCommand::LinkCreate, &attr) } {
-        Ok(link) => Ingress::Blocked { _link: link },
-        Err(errno) => unblocked(errno),
-    }
-}
-
-fn unblocked(errno: i32) -> Ingress {
-    Ingress::Unblocked(base::os_text(&std::io::Error::from_raw_os_error(errno)))
-}
-
 impl AfPacketPort {
     /// Whether the kernel's own stack is kept from receiving what the switch receives.
     pub(crate) fn is_kernels_stack_blocked(&self) -> bool {
@@ -401,6 +368,8 @@ struct PacketRx {
     stats: Arc<QueueStats>,
     port_no: PortNo,
     tails: Tails,
+    /// What a segment within a tunnel has become and is still to be handed over, the last frame first.
+    cut: Vec<Packet>,
     next_check_tsc: u64,
     check_interval_tsc: u64,
 }
@@ -411,11 +380,8 @@ impl PacketRx {
         let Some(Slot { bytes, is_copied, vlan }) = self.ring.peek() else { return Ok(None) };
         let packet = match bytes {
             Some((header, frame)) => {
-                let mut packet = cache.alloc_frame(frame).ok_or(())?;
-                match virtio_net::apply(&padded(header), &mut packet) {
-                    Err(why) => Received::Bad(packet, why),
-                    Ok(()) => Received::Frame(packet),
-                }
+                let (packet, header) = (cache.alloc_frame(frame).ok_or(())?, padded(header));
+                self.noted(packet, &header, cache)
             }
             None if is_copied => self.receive_large(cache)?,
             // Cut off, and the socket's queue had no room for the whole.
@@ -432,6 +398,16 @@ impl PacketRx {
             Received::Bad(packet, why) => {
                 self.stats.refused(why);
                 cache.free(packet);
+                None
+            }
+            Received::Cut => {
+                for frame in &mut self.cut {
+                    if let Some(tag) = vlan {
+                        push_tag(frame, tag);
+                    }
+                    frame.in_port = self.port_no;
+                }
+                self.cut.reverse();
                 None
             }
             Received::Lost => {
@@ -477,10 +453,28 @@ impl PacketRx {
         };
         head.pull_front(VNET_LEN).expect("as long as the header, checked above");
         self.tails.append_to(&mut head, len - first_len);
-        if let Err(why) = virtio_net::apply(&header, &mut head) {
-            return Ok(Received::Bad(head, why));
+        Ok(self.noted(head, &header, cache))
+    }
+
+    /// The packet with what its header says.
+    fn noted(
+        &mut self,
+        mut packet: Packet,
+        header: &[u8; virtio_net::HEADER_LEN],
+        cache: &mut PoolCache,
+    ) -> Received {
+        let cut = match virtio_net::apply(header, &mut packet) {
+            Ok(()) => return Received::Frame(packet),
+            Err(BadHeader::Nonsense) => virtio_net::cut_inner(header, &packet, cache, &mut self.cut),
+            Err(why) => Err(why),
+        };
+        match cut {
+            Err(why) => Received::Bad(packet, why),
+            Ok(is_cut) => {
+                cache.free(packet);
+                if is_cut { Received::Cut } else { Received::Lost }
+            }
         }
-        Ok(Received::Frame(head))
     }
 
     /// Finds out whether the interface is still there.
@@ -507,14 +501,24 @@ enum Received {
     Frame(Packet),
     /// It is refused because of its header.
     Bad(Packet, BadHeader),
-    /// The kernel had no room for it.
+    /// It has become the frames in `cut`.
+    Cut,
+    /// There was no room for it, the kernel's or the pool's.
     Lost,
 }
 
 impl RxQueue for PacketRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         let before = batch.len();
-        while cache.room(batch) > 0 && self.ring.has_next() {
+        while cache.room(batch) > 0 {
+            if let Some(frame) = self.cut.pop() {
+                self.stats.passed(1, frame.len() as u64);
+                batch.push(frame);
+                continue;
+            }
+            if !self.ring.has_next() {
+                break;
+            }
             match self.receive(cache) {
                 Err(()) => break,
                 Ok(None) => {}
@@ -543,7 +547,7 @@ impl RxQueue for PacketRx {
     fn arm(&mut self) -> bool {
         // The descriptor is readable as long as a slot is ours; asking for it here saves the sleep's system
         // calls.
-        !self.ring.has_next()
+        self.cut.is_empty() && !self.ring.has_next()
     }
 
     fn disarm(&mut self) {
@@ -553,147 +557,7 @@ impl RxQueue for PacketRx {
 
     fn close(&mut self, cache: &mut PoolCache) {
         self.tails.close(cache);
-    }
-}
-
-struct PacketTx {
-    socket: OwnedFd,
-    stats: Arc<QueueStats>,
-}
-
-/// What happened to a burst's first packets.
-enum Sent {
-    /// So many went out.
-    Some(usize),
-    /// The first one was refused.
-    Refused(i32),
-}
-
-impl PacketTx {
-    /// Sends the unchained packets at the front of `packets` in one call.
-    fn send_run(&self, packets: &mut [Packet]) -> Sent {
-        let mut places = arrayvec::ArrayVec::<libc::iovec, BURST>::new();
-        let mut messages = arrayvec::ArrayVec::<libc::mmsghdr, BURST>::new();
-        for packet in packets.iter_mut() {
-            let header = virtio_net::header_of(packet);
-            packet.push_front(VNET_LEN).expect("the caller has looked at the headroom");
-            packet.data_mut()[..VNET_LEN].copy_from_slice(&header[..VNET_LEN]);
-            let bytes = packet.data_mut();
-            places.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() });
-        }
-        for place in &mut places {
-            // SAFETY: zero bytes are a valid mmsghdr.
-            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
-            message.msg_hdr.msg_iov = place;
-            message.msg_hdr.msg_iovlen = 1;
-            messages.push(message);
-        }
-        let count = messages.len() as libc::c_uint;
-        // SAFETY: messages, places and the packets' bytes outlive the call, which only reads the bytes.
-        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
-        let errno = last_errno();
-        for packet in packets.iter_mut() {
-            packet.pull_front(VNET_LEN).expect("pushed above");
-        }
-        usize::try_from(sent).map_or(Sent::Refused(errno), Sent::Some)
-    }
-
-    /// Sends one packet in pieces.
-    fn send_chain(&self, packet: &Packet) -> Sent {
-        let header = virtio_net::header_of(packet);
-        let mut places = arrayvec::ArrayVec::<libc::iovec, SEGMENTS_MAX>::new();
-        for segment in std::iter::once(&header[..VNET_LEN]).chain(packet.segments()) {
-            let place = libc::iovec { iov_base: segment.as_ptr().cast_mut().cast(), iov_len: segment.len() };
-            if places.try_push(place).is_err() {
-                return Sent::Refused(libc::EINVAL);
-            }
-        }
-        let fd = self.socket.as_raw_fd();
-        // SAFETY: header and segments outlive the call, which only reads them.
-        let written = unsafe { libc::writev(fd, places.as_ptr(), places.len() as libc::c_int) };
-        if written < 0 { Sent::Refused(last_errno()) } else { Sent::Some(1) }
-    }
-
-    /// Counts a packet that was refused. False if it may be tried again later.
-    fn refuse(&self, errno: i32) -> bool {
-        match errno {
-            libc::EAGAIN | libc::EINTR => return false,
-            // The kernel compares with the present MTU.
-            libc::EMSGSIZE => self.stats.too_long(),
-            // Down, gone, or the device's own queue is full. ENOMEM is also what the kernel says of a segment
-            // that it cannot cut, which must not hold up those behind it.
-            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENOBUFS | libc::ENOMEM => {
-                self.stats.dropped.add(1);
-            }
-            _ => self.stats.errors.add(1),
-        }
-        true
-    }
-}
-
-impl PacketTx {
-    /// Sends one packet or more from the front.
-    fn send_front(&self, packets: &mut [Packet]) -> Sent {
-        let goes_alone =
-            |p: &Packet| p.is_chained() || p.headroom() < VNET_LEN || offload::is_segmentation_ours(p);
-        let run = packets.iter().take_while(|p| !goes_alone(p)).count();
-        if run > 0 { self.send_run(&mut packets[..run]) } else { self.send_chain(&packets[0]) }
-    }
-
-    /// Cuts up a packet that the kernel would not, and sends what it becomes. What finds no room is dropped.
-    #[cold]
-    fn send_in_segments(&self, packet: &Packet, cache: &mut PoolCache) {
-        let mut frames = Vec::new();
-        if !offload::segment_copied(packet, cache, &mut frames) {
-            self.stats.dropped.add(1);
-        }
-        let mut rest = &mut frames[..];
-        while !rest.is_empty() {
-            let count = rest.len().min(BURST);
-            let done = match self.send_front(&mut rest[..count]) {
-                Sent::Some(count) => {
-                    let bytes: usize = rest[..count].iter().map(Packet::len).sum();
-                    self.stats.passed(count as u64, bytes as u64);
-                    count
-                }
-                Sent::Refused(errno) => {
-                    let is_counted = self.refuse(errno);
-                    self.stats.dropped.add(u64::from(!is_counted));
-                    1
-                }
-            };
-            rest = &mut rest[done..];
-        }
-        frames.drain(..).for_each(|frame| cache.free(frame));
-    }
-}
-
-impl TxQueue for PacketTx {
-    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let mut done = 0;
-        while done < batch.len() {
-            let rest = &mut batch[done..];
-            if offload::is_segmentation_ours(&rest[0]) {
-                self.send_in_segments(&rest[0], cache);
-                done += 1;
-                continue;
-            }
-            match self.send_front(rest) {
-                Sent::Some(count) => {
-                    let bytes: usize = rest[..count].iter().map(Packet::len).sum();
-                    self.stats.passed(count as u64, bytes as u64);
-                    done += count;
-                }
-                Sent::Refused(errno) if self.refuse(errno) => done += 1,
-                Sent::Refused(_) => break,
-            }
-        }
-        if done == batch.len() {
-            cache.free_all(batch);
-        } else {
-            for packet in batch.drain(..done) {
-                cache.free(packet);
-            }
-        }
+        self.stats.dropped.add(self.cut.len() as u64);
+        self.cut.drain(..).for_each(|frame| cache.free(frame));
     }
 }

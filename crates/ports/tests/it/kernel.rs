@@ -319,6 +319,38 @@ fn hosts_reach_each_other_through_packet_sockets_in_whole_segments() {
     assert_whole(pool);
 }
 
+/// The kernel hands over a segment within a tunnel whole, and says no more of it than of any other.
+#[test]
+fn hosts_reach_each_other_through_tunnels_of_their_own_through_packet_sockets() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = ports::open(&packet_socket("p0", 1), pool).unwrap();
+    let mut p1 = ports::open(&packet_socket("p1", 2), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut *p0, &mut *p1]);
+    let without = "noudpcsum udp6zerocsumtx udp6zerocsumrx";
+    let kinds = [without, "udpcsum"].into_iter().flat_map(|sums| [("10.9.0.", sums), ("fd09::", sums)]);
+    for ((network, sums), n) in kinds.zip(1..) {
+        for (host, own, other) in [("a", 1, 2), ("b", 2, 1)] {
+            let way = format!("local {network}{own} remote {network}{other} dstport {}", 4000 + n);
+            net.on(host, &format!("ip link add t{n} type vxlan id {n} {way} {sums}"));
+            net.on(host, &format!("ip addr add 10.7.{n}.{own}/24 dev t{n}"));
+            net.on(host, &format!("ip link set t{n} up"));
+        }
+        let address = format!("10.7.{n}.2");
+        net.on("a", &format!("ping -c 1 -W 2 {address}"));
+        let there = iperf(&net, &address, "-t 1");
+        eprintln!("TCP in VXLAN over {network}, {sums}: {there} Mbit/s");
+        assert!(there > 100.0, "{network} {sums}: {there} Mbit/s");
+    }
+    let report = forwarder.stop();
+    let (s0, s1) = (p0.stats(), p1.stats());
+    assert_eq!((s0.rx_errors, s1.rx_errors, s1.tx_errors), (0, 0, 0), "{report:?}");
+    assert_eq!(s0.rx_packets, s1.tx_packets + s1.tx_dropped);
+    assert_whole(pool);
+}
+
 #[test]
 fn packet_sockets_share_an_interface_by_fanout() {
     let _alone = alone();

@@ -6,3 +6,4 @@ mod kernel;
 mod offload;
 mod rig;
 mod testpmd;
+mod tunnel;
