@@ -11,7 +11,7 @@ use super::lent::Lent;
 use super::program::XskMap;
 use super::socket::{DRAIN_GRACE, RxRings, Socket, TX_METADATA_BYTES, TxRings};
 use super::sys;
-use crate::offload;
+use crate::offload::{self, tunnel::cut_unfinished};
 use crate::{PortError, QueueStats};
 use base::PortNo;
 use base::region::prefetch_ptr;
@@ -68,6 +68,8 @@ pub(super) struct XskRxQueue {
     port_no: PortNo,
     /// The first segments of a frame whose last segment has not arrived yet.
     partial: Option<Packet>,
+    /// What a segment within a tunnel has become and is still to be handed over, the last frame first.
+    cut: Vec<Packet>,
     polls_idle: u32,
 }
 
@@ -90,6 +92,7 @@ impl XskRxQueue {
             queue_id,
             port_no,
             partial: None,
+            cut: Vec::new(),
             polls_idle: 0,
         }
     }
@@ -124,6 +127,17 @@ impl XskRxQueue {
     }
 }
 
+/// Hands over frames that have been cut, the last one first in `cut`, as far as there is room.
+#[cold]
+fn hand_over(cut: &mut Vec<Packet>, stats: &QueueStats, cache: &PoolCache, batch: &mut Batch) {
+    while cache.room(batch) > 0
+        && let Some(frame) = cut.pop()
+    {
+        stats.passed(1, frame.len() as u64);
+        batch.push(frame);
+    }
+}
+
 /// Lends the kernel enough chunks to fill its fill ring.
 #[inline]
 fn refill(rings: &mut RxRings, cache: &mut PoolCache, geometry: Geometry) {
@@ -148,6 +162,9 @@ impl RxQueue for XskRxQueue {
         let pool = self.socket.pool;
         assert!(std::ptr::eq(cache.pool(), pool), "a port's worker allocates from the port's pool");
         let Some(rings) = &mut self.rings else { return RxOutcome::Gone };
+        if !self.cut.is_empty() {
+            hand_over(&mut self.cut, &self.stats, cache, batch);
+        }
         let available = rings.rx.available();
         if available == 0 {
             return self.idle(cache);
@@ -173,7 +190,17 @@ impl RxQueue for XskRxQueue {
                 segment
             };
             packet.in_port = self.port_no;
-            offload::recognise_unfinished(&mut packet, self.shared.frame_max.load(Ordering::Relaxed));
+            let frame_max = self.shared.frame_max.load(Ordering::Relaxed);
+            offload::recognise_unfinished(&mut packet, frame_max);
+            if packet.len() > frame_max as usize
+                && !offload::is_segmentation_pending(&packet)
+                && cut_unfinished(&packet, frame_max as usize, cache, &mut self.cut)
+            {
+                cache.free(packet);
+                self.cut.reverse();
+                hand_over(&mut self.cut, &self.stats, cache, batch);
+                continue;
+            }
             packets += 1;
             bytes += packet.len() as u64;
             batch.push(packet);
@@ -195,7 +222,7 @@ impl RxQueue for XskRxQueue {
     fn arm(&mut self) -> bool {
         let Some(rings) = &mut self.rings else { return false };
         // A queue that has lent nothing (the pool was exhausted) gets nothing: it must try again.
-        if rings.rx.available() > 0 || rings.lent.count() == 0 {
+        if rings.rx.available() > 0 || !self.cut.is_empty() || rings.lent.count() == 0 {
             return false;
         }
         self.probe();
@@ -213,6 +240,8 @@ impl RxQueue for XskRxQueue {
         if let Some(partial) = self.partial.take() {
             cache.free(partial);
         }
+        self.stats.dropped.add(self.cut.len() as u64);
+        self.cut.drain(..).for_each(|frame| cache.free(frame));
         // What was received but not fetched is dropped, and counted as such.
         let waiting = rings.rx.available();
         rings.rx.release(waiting);

@@ -37,13 +37,21 @@ impl InnerSegment {
     /// that, in the packets that lie in this one. `None` if it is not in a tunnel that is known.
     #[cold]
     pub fn find(packet: &Packet, start: usize, offset: usize) -> Option<InnerSegment> {
+        InnerSegment::search(packet, Some((start, offset)))
+    }
+
+    /// Finds a TCP header whose checksum its sender left unfinished: what no note tells of.
+    fn find_unfinished(packet: &Packet) -> Option<InnerSegment> {
+        InnerSegment::search(packet, None)
+    }
+
+    fn search(packet: &Packet, checksum: Option<(usize, usize)>) -> Option<InnerSegment> {
         let head = packet.data();
         let layers = Layers::of(head, packet.len(), ALL_TAGS).filter(|layers| layers.is_ip())?;
         let mut search = Search {
             head: &head[..head.len().min(HEADERS_MAX)],
             end: layers.end(head),
-            start,
-            offset,
+            checksum,
             looks_left: LOOKS_MAX,
             levels: ArrayVec::new(),
         };
@@ -74,6 +82,22 @@ impl InnerSegment {
     }
 }
 
+/// Cuts up a packet longer than a frame (`frame_max` bytes without VLAN tags), if it is TCP within a tunnel
+/// that its sender left to segmentation, for drivers that get packets without the kernel's notes: the size
+/// is lost, and the MTU bounds it. Appends the finished frames to `out`. False if that is not possible.
+#[cold]
+pub fn cut_unfinished(
+    packet: &Packet,
+    frame_max: usize,
+    cache: &mut PoolCache,
+    out: &mut Vec<Packet>,
+) -> bool {
+    let Some(segment) = InnerSegment::find_unfinished(packet) else { return false };
+    let tags = usize::from(segment.outer[0].l2_5) - ETHERNET_HEADER;
+    let size = (frame_max + tags).saturating_sub(segment.payload.start).min(u16::MAX.into());
+    size > 0 && segment.cut(packet, size as u16, cache, out)
+}
+
 /// Makes the headers of an outer packet those of one frame, whose inner ones are finished.
 fn finish_outer(frame: &mut Packet, layers: &Layers, part: &Part) {
     let (l4, end) = (usize::from(layers.l4), frame.len());
@@ -101,8 +125,8 @@ struct Search<'a> {
     head: &'a [u8],
     /// Where the network packets end, all of them.
     end: usize,
-    start: usize,
-    offset: usize,
+    /// Where the checksum starts that is looked for, and its field behind that.
+    checksum: Option<(usize, usize)>,
     looks_left: u32,
     levels: ArrayVec<Layers, LEVELS_MAX>,
 }
@@ -113,23 +137,35 @@ impl Search<'_> {
         if self.levels.try_push(layers).is_err() {
             return false;
         }
-        let is_there = layers.payload != 0 && is_checksum_of(&layers, self.start, self.offset);
-        is_there && matches!(layers.protocol, TCP | UDP) || self.has_within(&layers) || {
+        self.is_there(&layers) || self.has_within(&layers) || {
             self.levels.pop();
             false
         }
     }
 
+    fn is_there(&self, layers: &Layers) -> bool {
+        if layers.payload == 0 {
+            return false;
+        }
+        match self.checksum {
+            Some((start, offset)) => {
+                matches!(layers.protocol, TCP | UDP) && is_checksum_of(layers, start, offset)
+            }
+            None => layers.protocol == TCP && !layers.is_routed() && is_unfinished(self.head, layers),
+        }
+    }
+
     fn has_within(&mut self, layers: &Layers) -> bool {
         let l4 = usize::from(layers.l4);
+        let last = self.checksum.map_or(self.head.len(), |(start, _)| start);
         let places = match layers.protocol {
             _ if l4 == 0 => return false,
             IPIP | IPV6_IN_IP => l4..l4 + 1,
             // A sum over addresses that are elsewhere.
             UDP if layers.is_routed() && be16(self.head, l4 + 6) != Some(0) => return false,
-            UDP => l4 + 8..self.start,
+            UDP => l4 + 8..last,
             GRE => match gre_header_len(self.head.get(l4..).unwrap_or_default()) {
-                Some(len) => l4 + len..self.start,
+                Some(len) => l4 + len..last,
                 None => return false,
             },
             _ => return false,

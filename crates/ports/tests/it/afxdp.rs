@@ -36,10 +36,14 @@ const MBITS_MIN: f64 = 50.0;
 
 /// Mbit/s that iperf3 reports as received.
 fn iperf(net: &Net, options: &str) -> f64 {
+    iperf_to(net, "10.9.0.2", options)
+}
+
+fn iperf_to(net: &Net, address: &str, options: &str) -> f64 {
     let _server = net.spawn_on("b", "iperf3 -s -1 -p 5201");
     let mut text = String::new();
     wait_for("the server to listen, and a run of iperf3", || {
-        let output = net.try_on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
+        let output = net.try_on("a", &format!("iperf3 -c {address} -p 5201 -f m {options}"));
         text = output.out.clone();
         output.succeeded()
     });
@@ -226,6 +230,17 @@ fn generic_mode_carries_tcp_with_the_senders_segmentation_left_on() {
         let (there, back) = (iperf(&net, "-t 2"), iperf(&net, "-t 2 -R"));
         eprintln!("TCP in generic mode: {there} and {back} Mbit/s {report:?} {:?}", ports[0].stats());
         assert!(there > MBITS_MIN && back > MBITS_MIN, "{there} {back}");
+        for (n, sums) in [(1, "noudpcsum"), (2, "udpcsum")] {
+            for (host, own, other) in [("a", 1, 2), ("b", 2, 1)] {
+                let way = format!("local 10.9.0.{own} remote 10.9.0.{other} dstport 4789");
+                net.on(host, &format!("ip link add t{n} type vxlan id {n} {way} {sums}"));
+                net.on(host, &format!("ip addr add 10.7.{n}.{own}/24 dev t{n}"));
+                net.on(host, &format!("ip link set t{n} up"));
+            }
+            let there = iperf_to(&net, &format!("10.7.{n}.2"), "-t 1");
+            eprintln!("TCP in VXLAN, {sums}: {there} Mbit/s {:?}", ports[1].stats());
+            assert!(there > MBITS_MIN, "{sums}: {there}");
+        }
     });
 }
 

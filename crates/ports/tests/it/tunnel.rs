@@ -1,6 +1,7 @@
 //! Segments within tunnels, cut up where they come in, against a checker that knows nothing of the cutter.
 
 use packet::{Packet, PacketFlags, Pool, PoolCache, PoolConfig};
+use ports::offload::tunnel::cut_unfinished;
 use ports::virtio_net::{self, BadHeader, HEADER_LEN};
 use wire::checksum::{checksum, is_valid};
 
@@ -227,6 +228,32 @@ fn check_tagged(network: &[u8]) -> (&[u8], &[u8]) {
     );
     assert_eq!(usize::from(u16::from_be_bytes([network[24], network[25]])), network.len() - 20);
     check(&network[20 + 8 + 8 + 18..])
+}
+
+#[test]
+fn tcp_within_a_tunnel_that_no_note_tells_of_is_cut_to_the_mtu() {
+    let mut cache = pool().cache();
+    let payload: Vec<u8> = (0..40_001u32).map(|n| (n * 7 >> 3) as u8).collect();
+    for (is_v6, is_tcp) in [(false, true), (true, true), (false, false)] {
+        for (name, network) in tunnels(&inner(is_v6, is_tcp, &payload)) {
+            let packet = cache.alloc_frame(&frame_of(&network)).unwrap();
+            let mut frames = Vec::new();
+            assert_eq!(cut_unfinished(&packet, 1514, &mut cache, &mut frames), is_tcp, "{name}");
+            cache.free(packet);
+            assert!(!is_tcp || frames[0].len() == 1514);
+            let mut done = Vec::new();
+            for frame in frames {
+                let network = &frame.data()[14..];
+                done.extend_from_slice(if name.starts_with("tags") {
+                    check_tagged(network).1
+                } else {
+                    check(network).1
+                });
+                cache.free(frame);
+            }
+            assert!(!is_tcp || done == payload, "{name}");
+        }
+    }
 }
 
 #[test]
