@@ -16,8 +16,8 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use testkit::lab::wait_for;
 
@@ -407,8 +407,36 @@ fn attacks_on_packed_rings_cost_their_own_port_alone() {
     );
 }
 
+/// Held by tests with guests that take more addresses than others would leave them.
+static ADDRESSES: Mutex<()> = Mutex::new(());
+
+#[test]
+fn guests_that_take_all_the_memory_they_can_leave_enough_for_one_more() {
+    let _alone = ADDRESSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let dir = tempfile::tempdir().unwrap();
+    let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
+    let (mut ports, mut guests) = (Vec::new(), Vec::new());
+    // Half of what one may have, less what it has already, as often as it is granted, and ever less.
+    for shift in [43, 43, 43, 43, 42, 41, 40, 38, 36, 34, 32, 30, 28, 26, 25, 24, 23, 22] {
+        let port = Victim::new(dir.path(), &format!("port{}", ports.len()));
+        let mut guest = Guest::connect(&port.path, &config).unwrap();
+        guest.synchronise().unwrap();
+        let mut attacker = Attacker::new(&mut guest, config.ring_size);
+        let half = (1u64 << shift).saturating_sub(attacker.ram.len()).max(4096);
+        attacker.add_sparse(&[half, 1 << shift]);
+        let _ = guest.synchronise();
+        ports.push(port);
+        guests.push(guest);
+    }
+    let port = Victim::new(dir.path(), "port");
+    let mut honest = Guest::connect(&port.path, &config).unwrap();
+    honest.synchronise().unwrap();
+    assert_eq!((port.port.status().error, port.port.status().link), (None, LinkState::Up));
+}
+
 #[test]
 fn attacks_by_messages_cost_their_own_port_alone() {
+    let _alone = ADDRESSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     run(
         RingLayout::Split,
         &[

@@ -10,10 +10,10 @@
 //!
 //! A file in memory may be far longer than the memory that there is, so a guest could take all addresses of
 //! this process, and the next allocation would fail. Hence a guest's mappings together ([`Extent`]) are
-//! limited, and so are those of all guests.
+//! limited, and so are those of all guests, without which one or a few could lock the others out.
 
 use super::message::Region;
-use super::sigbus::Watch;
+use super::sigbus::{self, Watch};
 use crate::PortError;
 use crate::wait::refused;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,50 +25,83 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 pub const REGIONS_MAX: usize = 32;
 /// Maximum number of bytes of all mappings of one guest, its log included.
 pub const GUEST_BYTES_MAX: u64 = 16 << 40;
-/// Maximum number of bytes of all mappings of all guests: half of the addresses of a process.
-const ALL_BYTES_MAX: u64 = 64 << 40;
 /// Number of bytes per bit in the dirty log.
 const LOG_PAGE_SHIFT: u32 = 12;
 
-/// What all guests have mapped.
-static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Half of the addresses of a process.
+static ADDRESSES: Common = Common { used: AtomicU64::new(0), most: 64 << 40 };
+/// What the kernel allows of a process's mappings leaves room for more, and so does everything else.
+static MAPPINGS: Common = Common { used: AtomicU64::new(0), most: sigbus::SLOTS as u64 };
+
+/// What all guests have in common. One of them may take as much as it likes of the first half; beyond that,
+/// an eighth of what the others leave. So a few leave enough for one more, whatever they take.
+struct Common {
+    used: AtomicU64,
+    most: u64,
+}
+
+impl Common {
+    /// Takes some for a guest that has `own`, which is counted there. False if that is more than its share.
+    fn take(&self, own: &AtomicU64, amount: u64) -> bool {
+        let own_after = own.load(Ordering::Relaxed).saturating_add(amount);
+        let is_taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            let after = used.checked_add(amount).filter(|after| *after <= self.most)?;
+            let left_by_others = self.most - after.saturating_sub(own_after);
+            (after <= self.most / 2 || own_after <= left_by_others / 8).then_some(after)
+        });
+        if is_taken.is_ok() {
+            own.fetch_add(amount, Ordering::Relaxed);
+        }
+        is_taken.is_ok()
+    }
+
+    fn give_back(&self, own: &AtomicU64, amount: u64) {
+        own.fetch_sub(amount, Ordering::Relaxed);
+        self.used.fetch_sub(amount, Ordering::Relaxed);
+    }
+}
 
 /// What one guest has mapped, and whether some of it has vanished.
 #[derive(Clone, Default)]
 pub(super) struct Extent {
-    bytes: Arc<AtomicU64>,
+    held: Arc<Held>,
     broken: Arc<AtomicBool>,
 }
 
-/// Bytes that count until this is dropped.
+#[derive(Default)]
+struct Held {
+    bytes: AtomicU64,
+    mappings: AtomicU64,
+}
+
+/// A mapping that counts until this is dropped.
 struct Charge {
     len: u64,
-    bytes: Arc<AtomicU64>,
+    held: Arc<Held>,
 }
 
 impl Extent {
     /// Counts a mapping. An error if it is one too many.
     fn charge(&self, len: u64) -> Result<Charge, PortError> {
-        let add = |to: &AtomicU64, most: u64| {
-            let sum = |now: u64| now.checked_add(len).filter(|sum| *sum <= most);
-            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
-        };
-        if !add(&self.bytes, GUEST_BYTES_MAX) {
-            return Err(PortError::Unsupported(format!("more than {} TB of memory", GUEST_BYTES_MAX >> 40)));
+        let refuse = |what: &str| Err(PortError::Unsupported(what.into()));
+        if self.held.bytes.load(Ordering::Relaxed).saturating_add(len) > GUEST_BYTES_MAX {
+            return refuse(&format!("more than {} TB of memory", GUEST_BYTES_MAX >> 40));
         }
-        if !add(&ALL_BYTES, ALL_BYTES_MAX) {
-            self.bytes.fetch_sub(len, Ordering::Relaxed);
-            let what = format!("more than {} TB of memory of all guests", ALL_BYTES_MAX >> 40);
-            return Err(PortError::Unsupported(what));
+        if !MAPPINGS.take(&self.held.mappings, 1) {
+            return refuse("more than its share of the memory regions of all guests");
         }
-        Ok(Charge { len, bytes: self.bytes.clone() })
+        if !ADDRESSES.take(&self.held.bytes, len) {
+            MAPPINGS.give_back(&self.held.mappings, 1);
+            return refuse("more than its share of the addresses for the memory of all guests");
+        }
+        Ok(Charge { len, held: self.held.clone() })
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.bytes.fetch_sub(self.len, Ordering::Relaxed);
-        ALL_BYTES.fetch_sub(self.len, Ordering::Relaxed);
+        ADDRESSES.give_back(&self.held.bytes, self.len);
+        MAPPINGS.give_back(&self.held.mappings, 1);
     }
 }
 
@@ -320,6 +353,30 @@ impl DirtyLog {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn guests_that_take_what_they_can_leave_something_for_one_more() {
+        for (most, each_most, count) in [(64u64 << 40, 16u64 << 40, 20), (32_768, 66, 480)] {
+            let common = Common { used: AtomicU64::new(0), most };
+            let guests: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+            let mut amount = each_most;
+            while amount > 0 {
+                for own in &guests {
+                    while own.load(Ordering::Relaxed) + amount <= each_most && common.take(own, amount) {}
+                }
+                amount /= 2;
+            }
+            let left = most - common.used.load(Ordering::Relaxed);
+            assert!(common.take(&AtomicU64::new(0), left / 8), "{left} of {most}");
+            assert!(left > most / 100, "{left} of {most}");
+            for own in guests {
+                common.give_back(&own, own.load(Ordering::Relaxed));
+            }
+        }
+        // Those who need what is usual are not limited by shares.
+        let common = Common { used: AtomicU64::new(0), most: 32_768 };
+        assert!((0..490).all(|_| (0..33).all(|_| common.take(&AtomicU64::new(0), 1))));
+    }
 
     #[test]
     fn touched_memory_is_on_a_node_of_the_machine_and_what_is_no_memory_on_none() {

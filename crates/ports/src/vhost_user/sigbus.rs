@@ -17,8 +17,9 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Mappings at once: 64 guests with 32 regions each, and their logs.
-const SLOTS: usize = 2_304;
+/// Mappings at once: those of 990 guests with 32 regions each, and their logs. A process may have twice as
+/// many, by default (`vm.max_map_count`).
+pub(super) const SLOTS: usize = 32_768;
 const RESERVED: usize = 1;
 
 struct Slot {
@@ -52,7 +53,8 @@ impl Watch {
     pub(super) fn new(start: usize, len: usize, page: usize, flag: Arc<AtomicBool>) -> Option<Watch> {
         PREVIOUS.get_or_init(install);
         let is_free = |slot: &&Slot| {
-            slot.start.compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            slot.start.load(Ordering::Relaxed) == 0
+                && slot.start.compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let slot = TABLE.iter().find(is_free)?;
         slot.len.store(len, Ordering::Relaxed);
