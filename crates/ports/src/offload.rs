@@ -63,11 +63,7 @@ fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
 
 #[inline(always)]
 fn has_transport(layers: &Layers) -> bool {
-    matches!(layers.protocol, TCP | UDP | SCTP)
-        && layers.payload != 0
-        && !layers.is_fragment()
-        // The final destination in a routing header is not summed.
-        && !layers.is_routed()
+    matches!(layers.protocol, TCP | UDP | SCTP) && layers.payload != 0 && !layers.is_fragment()
 }
 
 /// Offset of the checksum in the transport header.
@@ -75,7 +71,8 @@ pub(crate) fn checksum_offset(layers: &Layers) -> usize {
     if layers.protocol == TCP { 16 } else { 6 }
 }
 
-/// The sum of the pseudo-header for `len` bytes of transport header and payload.
+/// The sum of the pseudo-header for `len` bytes of transport header and payload, unless a routing header has
+/// the destination that belongs there ([`Layers::is_routed`]).
 #[inline(always)]
 fn pseudo_sum(frame: &[u8], layers: &Layers, len: usize) -> Option<Sum> {
     let l3 = usize::from(layers.l3);
@@ -114,7 +111,7 @@ fn is_unfinished(frame: &[u8], layers: &Layers) -> bool {
     let l4 = usize::from(layers.l4);
     let Some(field) = be16(frame, l4 + checksum_offset(layers)) else { return false };
     let pseudo = pseudo_sum(frame, layers, layers.end(frame) - l4);
-    layers.protocol != SCTP && pseudo.is_some_and(|pseudo| pseudo.fold() == field)
+    layers.protocol != SCTP && !layers.is_routed() && pseudo.is_some_and(|pseudo| pseudo.fold() == field)
 }
 
 fn mark_unfinished(packet: &mut Packet, layers: &Layers) {
@@ -203,10 +200,10 @@ fn is_checksum_of(layers: &Layers, start: usize, offset: usize) -> bool {
     layers.protocol != SCTP && usize::from(layers.l4) == start && checksum_offset(layers) == offset
 }
 
-/// The layers of a complete TCP or UDP packet.
+/// The layers of a complete TCP or UDP packet whose checksum sums up its own addresses.
 #[cold]
 pub fn transport_of(packet: &Packet) -> Option<Layers> {
-    find_transport(packet, 0).filter(|layers| layers.protocol != SCTP)
+    find_transport(packet, 0).filter(|layers| layers.protocol != SCTP && !layers.is_routed())
 }
 
 /// Makes the right checksum of a packet with these layers ([`transport_of`]) an unfinished one.
@@ -496,8 +493,16 @@ fn write_headers(frame: &mut [u8], layers: &Layers, part: &Part) {
     } else {
         put16(frame, l4 + 4, l4_len as u16);
     }
-    if let Some(pseudo) = pseudo_sum(frame, layers, l4_len) {
-        put16(frame, l4 + checksum_offset(layers), pseudo.fold());
+    let field_at = l4 + checksum_offset(layers);
+    let pseudo = if layers.is_routed() {
+        // The sender's sum, of another length.
+        let whole_len = (payload - l4 + part.of) as u32;
+        be16(frame, field_at).map(|field| Sum::new().u16(field).u32(l4_len as u32).u32(!whole_len))
+    } else {
+        pseudo_sum(frame, layers, l4_len)
+    };
+    if let Some(pseudo) = pseudo {
+        put16(frame, field_at, pseudo.fold());
     }
 }
 

@@ -151,7 +151,7 @@ impl Search<'_> {
             Some((start, offset)) => {
                 matches!(layers.protocol, TCP | UDP) && is_checksum_of(layers, start, offset)
             }
-            None => layers.protocol == TCP && !layers.is_routed() && is_unfinished(self.head, layers),
+            None => layers.protocol == TCP && is_unfinished(self.head, layers),
         }
     }
 

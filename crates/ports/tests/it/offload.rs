@@ -4,6 +4,7 @@ use packet::{Packet, PacketFlags, Pool, PoolCache, PoolConfig};
 use ports::offload::{
     complete_checksum, is_segmentation_ours, is_segmentation_pending, recognise_unfinished, segment,
 };
+use ports::virtio_net;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use wire::tcp::TcpFlags;
@@ -368,6 +369,51 @@ fn a_frame_that_no_link_would_take_is_marked_for_segments_that_fill_the_mtu() {
             let longest = out.iter().map(Packet::len).max().unwrap();
             assert_eq!(longest, FRAME_MAX as usize + 4 * tags as usize);
             out.into_iter().for_each(|part| cache.free(part));
+        }
+    });
+}
+
+/// What Linux sends with `IPV6_RTHDR`: the checksum sums up the final destination, which is in the header.
+#[test]
+fn segments_on_a_route_keep_the_sum_of_the_final_destination() {
+    with_cache(|cache| {
+        for tcp in [true, false] {
+            let shape = Shape { v6: true, tcp, tags: 0, options: false, payload: vec![0x5a; 4001] };
+            let (plain, protocol) = (shape.unfinished(), if tcp { 6 } else { 17 });
+            // The final destination goes into the header, and the next hop in its place.
+            let route = [&[protocol, 2, 0, 1, 0, 0, 0, 0], &plain[38..54]].concat();
+            let mut bytes = plain.clone();
+            bytes[38..54].fill(0x11);
+            bytes[20] = 43;
+            bytes[18..20].copy_from_slice(&((plain.len() - 54 + 24) as u16).to_be_bytes());
+            bytes.splice(54..54, route.iter().copied());
+            let (gso_type, offset) = if tcp { (4, 16) } else { (5, 6) };
+            for gso_type in [gso_type, 0] {
+                let mut packet = packet_of(cache, &bytes, 1700);
+                let [high, low] = 1000u16.to_ne_bytes();
+                virtio_net::apply(&[1, gso_type, 0, 0, high, low, 78, 0, offset, 0, 0, 0], &mut packet)
+                    .unwrap();
+                let mut out = Vec::new();
+                if is_segmentation_pending(&packet) {
+                    segment(packet, cache, &mut out).unwrap();
+                } else {
+                    out.push(packet);
+                }
+                assert_eq!(out.len(), if gso_type == 0 { 1 } else { 5 });
+                for mut part in out {
+                    complete_checksum(&mut part);
+                    let mut got = bytes_of(&part);
+                    cache.free(part);
+                    assert!(
+                        got[54..78] == route
+                            && usize::from(got[18]) << 8 | usize::from(got[19]) == got.len() - 54
+                    );
+                    // As it arrives.
+                    got.drain(54..78);
+                    got[38..54].copy_from_slice(&route[8..]);
+                    assert!(shape.verifies(&got));
+                }
+            }
         }
     });
 }
