@@ -3,6 +3,7 @@
 use ::datapath::edit::{apply, layers_of};
 use ::datapath::{DpAction, packet_type};
 use packet::{Packet, Pool, PoolConfig};
+use ports::offload::tunnel::cut_unfinished;
 use ports::pcap::file::{Writer, parse};
 use ports::{offload, virtio_net};
 use std::sync::OnceLock;
@@ -26,8 +27,9 @@ pub fn ports_pcap(input: &[u8]) {
 }
 
 /// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again, tagged
-/// and labelled, finished and cut up into no more chunks than expected, and every chunk comes back. The bytes
-/// of the header that a guest leaves to the device say what is pushed.
+/// and labelled, finished and cut up into no more chunks than expected, and every chunk comes back, also of
+/// what is cut up within a tunnel. The bytes of the header that a guest leaves to the device say what is
+/// pushed.
 pub fn ports_virtio_net(input: &[u8]) {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
     let config = PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false };
@@ -41,6 +43,14 @@ pub fn ports_virtio_net(input: &[u8]) {
         virtio_net::apply(&virtio_net::header_of(&packet), &mut again).expect("ours is accepted");
         assert_eq!(noted(&again), noted(&packet));
         cache.free(again);
+    } else {
+        let (mut inner, mut to_mtu) = (Vec::new(), Vec::new());
+        let is_cut = virtio_net::cut_inner(header, &packet, &mut cache, &mut inner) == Ok(true);
+        assert!(is_cut || inner.is_empty());
+        inner.drain(..).for_each(|frame| cache.free(frame));
+        let is_cut = cut_unfinished(&packet, 1514, &mut cache, &mut to_mtu);
+        assert!(is_cut != to_mtu.is_empty() && to_mtu.iter().all(|frame| frame.len() <= 1514));
+        to_mtu.drain(..).for_each(|frame| cache.free(frame));
     }
     push(&mut packet, header[10] % 8, header[11]);
     let mut frames = Vec::new();

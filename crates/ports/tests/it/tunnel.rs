@@ -3,6 +3,7 @@
 use packet::{Packet, PacketFlags, Pool, PoolCache, PoolConfig};
 use ports::offload::tunnel::cut_unfinished;
 use ports::virtio_net::{self, BadHeader, HEADER_LEN};
+use proptest::prelude::*;
 use wire::checksum::{checksum, is_valid};
 
 const IPIP: u8 = 4;
@@ -183,7 +184,7 @@ fn cut(cache: &mut PoolCache, header: &[u8; HEADER_LEN], bytes: &[u8]) -> Result
 #[test]
 fn a_segment_within_a_tunnel_becomes_frames_that_are_right_in_every_layer() {
     let mut cache = pool().cache();
-    let payload: Vec<u8> = (0..40_001u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let payload: Vec<u8> = (0..40_001u32).map(|n| (n * 7 + n / 8) as u8).collect();
     for (is_v6, is_tcp) in [(false, true), (true, true), (false, false), (true, false)] {
         let inner = inner(is_v6, is_tcp, &payload);
         for (name, network) in tunnels(&inner) {
@@ -233,7 +234,7 @@ fn check_tagged(network: &[u8]) -> (&[u8], &[u8]) {
 #[test]
 fn tcp_within_a_tunnel_that_no_note_tells_of_is_cut_to_the_mtu() {
     let mut cache = pool().cache();
-    let payload: Vec<u8> = (0..40_001u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let payload: Vec<u8> = (0..40_001u32).map(|n| (n * 7 + n / 8) as u8).collect();
     for (is_v6, is_tcp) in [(false, true), (true, true), (false, false)] {
         for (name, network) in tunnels(&inner(is_v6, is_tcp, &payload)) {
             let packet = cache.alloc_frame(&frame_of(&network)).unwrap();
@@ -324,4 +325,31 @@ fn headers_that_are_made_up_cost_little_and_a_pool_without_room_loses_nothing() 
     assert!(frames.is_empty());
     cache.free(packet);
     assert_eq!(tiny.stats().free, 64);
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_changed_in_a_segment_within_a_tunnel_nothing_is_lost(
+        which in 0usize..13, is_v6: bool, is_tcp: bool, gso_size: u16, start in -2i32..3,
+        changes in proptest::collection::vec((0usize..160, any::<u8>()), 0..5), cut_off in 0usize..400,
+    ) {
+        let pool = Pool::new(PoolConfig { chunks: 512, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let inner = inner(is_v6, is_tcp, &[0x5a; 3000]);
+        let mut bytes = frame_of(&tunnels(&inner)[which].1);
+        let mut header = header(bytes.len(), &inner, is_tcp, gso_size);
+        header[6] = header[6].wrapping_add_signed(start as i8);
+        for (at, value) in changes {
+            bytes[at] = value;
+        }
+        bytes.truncate(if cut_off < 200 { bytes.len() } else { cut_off - 190 });
+        let packet = cache.alloc_frame(&bytes).unwrap();
+        let mut frames = Vec::new();
+        let is_cut = virtio_net::cut_inner(&header, &packet, &mut cache, &mut frames) == Ok(true);
+        assert_ne!(is_cut, frames.is_empty());
+        let is_cut = cut_unfinished(&packet, 1514, &mut cache, &mut frames);
+        assert!(!is_cut || frames.last().is_some_and(|frame| frame.len() <= 1514));
+        frames.into_iter().chain([packet]).for_each(|packet| cache.free(packet));
+        assert_eq!(pool.stats().free, 512);
+    }
 }
