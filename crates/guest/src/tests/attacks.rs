@@ -334,7 +334,7 @@ fn attacks_on_split_rings_cost_their_own_port_alone() {
             ("indirect table of zeros", Disabled("outside the guest's memory"), |a| {
                 a.offer(GUEST_BASE + a.spare as u64 + 3, 16, INDIRECT);
             }),
-            ("receive buffers of one byte", Survives, |a| {
+            ("receive buffers of one byte", Disabled("shorter than a header"), |a| {
                 for idx in 0..64 {
                     a.descriptor(a.rx[0], idx, GUEST_BASE + a.spare as u64, 1, [WRITE, 0]);
                     a.avail(a.rx, idx);

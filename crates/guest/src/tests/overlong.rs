@@ -13,6 +13,10 @@ const AVAIL: u16 = 1 << 7;
 const RING_SIZE: u16 = 4096;
 /// Descriptors of the longest chain that QEMU and vhost take.
 const LONG: u16 = 1024;
+/// Descriptors of the longest buffer that is taken for reception.
+const LONG_TO_RECEIVE: u16 = 64;
+/// So many regions a guest may have: a buffer may span the end of each.
+const REGIONS: u16 = 32;
 
 /// Makes `count` descriptors from the start of a ring on one chain of `len` bytes each.
 fn chain(on: &Attacker, layout: RingLayout, table: usize, [count, len, direction]: [u16; 3]) {
@@ -39,9 +43,9 @@ fn a_chain_longer_than_that_of_any_driver_costs_its_guest_alone() {
             let attacker = Attacker::new(&mut guest, RING_SIZE);
             if is_receive_ring {
                 // All heads of this ring are on offer already.
-                chain(&attacker, layout, attacker.rx[0], [RING_SIZE, 0, WRITE]);
+                chain(&attacker, layout, attacker.rx[0], [LONG_TO_RECEIVE + 1, 1, WRITE]);
             } else {
-                chain(&attacker, layout, attacker.tx[0], [RING_SIZE, 0, 0]);
+                chain(&attacker, layout, attacker.tx[0], [LONG + REGIONS + 1, 0, 0]);
                 if layout == RingLayout::Split {
                     attacker.avail(attacker.tx, 0);
                 }
@@ -89,6 +93,23 @@ fn a_chain_as_long_as_others_take_arrives_whole() {
         assert_eq!((batch.len(), port.port.status().error), (1, None), "{layout:?}");
         assert_eq!(batch[0].data(), &bytes[12..], "{layout:?}");
         cache.free_all(&mut batch);
+    }
+}
+
+#[test]
+fn a_buffer_of_as_many_pieces_as_any_driver_has_receives_a_packet_whole() {
+    for layout in [RingLayout::Split, RingLayout::Packed] {
+        let (_dir, mut cache, mut port) = Victim::alone();
+        let config = GuestConfig { layout, ring_size: RING_SIZE, ..GuestConfig::default() };
+        let mut guest = Guest::connect(&port.path, &config).unwrap();
+        guest.synchronise().unwrap();
+        let attacker = Attacker::new(&mut guest, RING_SIZE);
+        chain(&attacker, layout, attacker.rx[0], [LONG_TO_RECEIVE, 2, WRITE]);
+        let frame: Vec<u8> = (0..u8::try_from(2 * LONG_TO_RECEIVE - 12).unwrap()).collect();
+        let mut batch = Batch::from_iter([cache.alloc_frame(&frame).unwrap()]);
+        port.tx[0].tx_burst(&mut cache, &mut batch);
+        assert_eq!((batch.len(), port.port.status().error), (0, None), "{layout:?}");
+        assert_eq!(attacker.ram.buffer(attacker.spare + 12, frame.len()), frame, "{layout:?}");
     }
 }
 

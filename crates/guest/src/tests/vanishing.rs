@@ -11,10 +11,10 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use testkit::lab::wait_for;
 
-/// Descriptors of the chain of all of the ring: none may be much longer.
-const RING_SIZE: u16 = 2048;
-/// Descriptors of the chain that precedes it in the burst.
-const SHORT: u16 = 1500;
+const RING_SIZE: u16 = 4096;
+/// Chains of one burst, and descriptors of each: none may be much longer.
+const CHAINS: u16 = 3;
+const CHAIN: u16 = 1000;
 /// Mappings that the process can still have: fewer than if every page touched made two more.
 const MAPPINGS_LEFT: usize = 3000;
 const PAGE: usize = 4096;
@@ -63,19 +63,18 @@ fn memory_that_vanishes_in_many_places_at_once_costs_its_guest_alone() {
     guest.synchronise().unwrap();
     let mut attacker = Attacker::new(&mut guest, RING_SIZE);
     let fd = memfd_create("vanishing", MemfdFlags::CLOEXEC).unwrap();
-    let len = (u64::from(RING_SIZE) + u64::from(SHORT)) * STEP;
+    let len = u64::from(CHAINS * CHAIN) * STEP;
     ftruncate(&fd, len).unwrap();
     let mut payload = vec![0; 8];
     payload.extend_from_slice(&Region { guest: GUEST, len, user: 1 << 50, offset: 0 }.encode());
     attacker.say_with(request::ADD_MEM_REG, &payload, &[fd.as_fd()]);
     attacker.guest.synchronise().unwrap();
-    // One chain of the table's end, and one of all of it, of one byte in each descriptor.
-    for idx in 0..RING_SIZE {
-        let next = if idx + 1 < RING_SIZE { NEXT } else { 0 };
+    // One byte in each descriptor.
+    for idx in 0..CHAINS * CHAIN {
+        let next = if (idx + 1).is_multiple_of(CHAIN) { 0 } else { NEXT };
         attacker.descriptor(attacker.tx[0], idx, GUEST + u64::from(idx) * STEP, 1, [next, idx + 1]);
     }
-    attacker.avail(attacker.tx, RING_SIZE - SHORT);
-    attacker.avail(attacker.tx, 0);
+    (0..CHAINS).for_each(|n| attacker.avail(attacker.tx, n * CHAIN));
     ftruncate(&fd, 0).unwrap();
     let _mappings = Mappings::take();
     let mut batch = Batch::new();

@@ -14,8 +14,7 @@ use std::sync::Arc;
 /// No frame is longer: 64 KB of network packet and its link header.
 pub(super) const FRAME_MAX: usize = 65_536 + 64;
 /// A burst takes no more buffers once those that it has consist of more segments than this. Receive buffers
-/// of a guest without mergeable buffers but with large segments have 19 segments each, or up to 47 if the
-/// guest's kernel was built that way.
+/// of some guests have up to 47 segments each.
 pub(super) const BURST_SEGMENTS: usize = 48 * BURST;
 /// From this length on, it pays to leave a frame's tail in place. More than half of a shorter frame is head,
 /// and the second copy, which is read from the first-level cache, costs less than keeping account of a tail.

@@ -3,8 +3,8 @@
 //!
 //! What a guest writes into its rings is read once, checked, and then used from private copies: an index
 //! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (the
-//! sign of a loop) or than any driver's, or a buffer outside the guest's memory is a [`Fault`], which affects
-//! only that port.
+//! sign of a loop) or than any driver's, a buffer outside the guest's memory, or one for reception that is
+//! shorter than a header is a [`Fault`], which affects only that port.
 //!
 //! A burst is moved in three steps, so that the cache misses of a whole burst on guest memory overlap: take
 //! the chains and prefetch their buffers; copy; return the chains and publish them all at once. Buffers are
@@ -22,8 +22,8 @@
 mod receive;
 mod transmit;
 
-use super::chain::{BURST_SEGMENTS, Fault, Layout, RingParts, Segments, Sent, Taken, take_chains};
-use super::memory::DirtyLog;
+use super::chain::{BURST_SEGMENTS, Direction, Fault, Layout, RingParts, Segments, Sent, Taken, take_chains};
+use super::memory::{DirtyLog, REGIONS_MAX};
 use super::packed::Packed;
 use super::split::Split;
 use crate::QueueStats;
@@ -35,8 +35,12 @@ use transmit::Transmit;
 
 /// The longest ring that virtio knows.
 pub(super) const SIZE_MAX: u32 = 32_768;
-/// Descriptors of the longest chain, as for QEMU and vhost.
-const CHAIN_MAX: usize = 1024;
+/// Descriptors of the longest chain that a guest sends, as for QEMU and vhost.
+const SENT_CHAIN_MAX: usize = 1024;
+/// Segments of the longest buffer that a guest offers for reception. Linux has 19 without mergeable buffers
+/// but with large segments, or 47 if the guest's kernel was built that way; other systems have fewer than 40.
+/// All of them are read for a packet that goes there, also for one that the buffer does not hold.
+const RECEIVE_CHAIN_MAX: usize = 64;
 /// Segments of buffers that are discarded at once, after which the rest waits on: enough for the longest ring
 /// with buffers of two segments, as drivers have them. Many heads of a ring may begin the same long chain.
 const DISCARDED_SEGMENTS_MAX: usize = 2 * SIZE_MAX as usize;
@@ -71,10 +75,12 @@ impl Ring {
     }
 
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
-        // A buffer may span two regions, so each descriptor of a chain may add one segment. A chain has no
-        // more descriptors than the ring. More than `CHAIN_MAX` would cost workers time and a guest nothing:
-        // a receive buffer that holds no packet stays on offer, and its chain is read for each.
-        let chain_max = size.min(CHAIN_MAX) * 2 + 64;
+        let chain_max = match parts.direction {
+            // A chain has no more descriptors than the ring. A buffer that spans the end of a region is of
+            // two segments.
+            Direction::FromGuest => size.min(SENT_CHAIN_MAX) + REGIONS_MAX,
+            Direction::ToGuest => RECEIVE_CHAIN_MAX,
+        };
         let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
         Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
     }

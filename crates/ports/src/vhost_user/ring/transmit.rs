@@ -61,6 +61,40 @@ impl SegmentWriter<'_> {
 /// than that gets no large frames.
 type Many = ArrayVec<Chain, 128>;
 
+/// Segments of the buffers of one packet, after which no more are taken: a guest whose buffers are in pieces
+/// has long ones.
+const PACKET_SEGMENTS: usize = 128;
+
+/// What a burst has learned of the guest's next buffers, so that it reads none of them again and again: a
+/// guest may make that expensive, and the sender pays for it.
+struct Foresight {
+    /// The longest packet, with its header, that the next buffer is believed to hold alone. 0 after that has
+    /// been wrong twice: then buffers are taken for one packet at a time.
+    short_max: usize,
+    /// The next buffers hold no packet of this length.
+    refused_min: usize,
+}
+
+impl Foresight {
+    fn new() -> Foresight {
+        Foresight { short_max: usize::MAX, refused_min: usize::MAX }
+    }
+
+    /// How many buffers to take at once: for the packets at the front that need one each.
+    #[inline(always)]
+    fn wanted(&self, packets: &[Packet], header_len: usize) -> usize {
+        if self.short_max == usize::MAX {
+            return packets.len();
+        }
+        packets.iter().take_while(|packet| packet.len() + header_len <= self.short_max).count()
+    }
+
+    /// A buffer was too short for the packet that should have gone there.
+    fn was_wrong(&mut self, short: &Chain) {
+        self.short_max = if self.short_max == usize::MAX { short.len as usize } else { 0 };
+    }
+}
+
 /// Whether the guest's buffers have room for a packet.
 enum Room {
     Enough,
@@ -93,9 +127,11 @@ impl Transmit<'_> {
         let log = self.parts.log.as_deref();
         let mut wants_call = false;
         let mut chains = Taken::new();
+        let mut foresight = Foresight::new();
         while self.sent.taken < batch.len() {
             let waiting = &batch[self.sent.taken..];
-            take_chains(layout, self.parts, self.segments, waiting.len(), &mut chains)?;
+            let wanted = foresight.wanted(waiting, self.parts.header_len);
+            take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
             let (mut used, mut tally) = (0, Tally::default());
             if let Some(first) = chains.first() {
                 self.try_header(&waiting[0], first);
@@ -120,8 +156,14 @@ impl Transmit<'_> {
             self.parts.counts.add(tally, &waiting[..used]);
             // The remaining ones are taken again later: the next packet needs more than one buffer.
             layout.untake(&chains[used..]);
-            let long = if used < chains.len() {
-                self.send_long(layout, &batch[self.sent.taken])?
+            if used > 0 {
+                foresight.refused_min = usize::MAX;
+            }
+            if let Some(short) = chains.get(used) {
+                foresight.was_wrong(short);
+            }
+            let long = if used < chains.len() || used == wanted && used < waiting.len() {
+                self.send_long(layout, &waiting[used], &mut foresight)?
             } else {
                 Long::Waits
             };
@@ -144,12 +186,11 @@ impl Transmit<'_> {
         lent: &mut Lent<'_>,
     ) -> Result<(), Fault> {
         let mut chains = Taken::new();
-        // The longest packet that one buffer is known to hold, so that no more are taken in vain.
-        let mut short_max = usize::MAX;
+        let mut foresight = Foresight::new();
         while self.sent.taken < batch.len() {
             let left = &batch[self.sent.taken..];
             let needed = |packet: &Packet| packet.len() + self.parts.header_len;
-            let wanted = left.iter().take_while(|packet| needed(packet) <= short_max).count();
+            let wanted = foresight.wanted(left, self.parts.header_len);
             take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
             let fit =
                 left.iter().zip(&chains).take_while(|(p, chain)| needed(p) <= chain.len as usize).count();
@@ -168,7 +209,7 @@ impl Transmit<'_> {
             self.count(&left[..fit]);
             layout.untake(&chains[fit..]);
             match chains.get(fit) {
-                Some(short) => short_max = short.len as usize,
+                Some(short) => foresight.was_wrong(short),
                 // There are no more buffers.
                 None if fit < wanted => break,
                 None => {}
@@ -268,16 +309,25 @@ impl Transmit<'_> {
 
     /// Sends one packet that takes several buffers.
     #[cold]
-    fn send_long<L: Layout>(&mut self, layout: &mut L, packet: &Packet) -> Result<Long, Fault> {
+    fn send_long<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        packet: &Packet,
+        foresight: &mut Foresight,
+    ) -> Result<Long, Fault> {
         let mut chains = Many::new();
-        match self.take_for(layout, packet.len() + self.parts.header_len, &mut chains)? {
+        let needed = packet.len() + self.parts.header_len;
+        let is_hopeless = needed >= foresight.refused_min;
+        match if is_hopeless { Room::Never } else { self.take_for(layout, needed, &mut chains)? } {
             Room::Enough => {
+                foresight.refused_min = usize::MAX;
                 self.write_chains(layout, packet, &chains, packet.segments().map(Piece::of));
                 self.count(std::slice::from_ref(packet));
                 Ok(Long::Sent)
             }
             Room::TooFew => Ok(Long::Waits),
             Room::Never => {
+                foresight.refused_min = needed.min(foresight.refused_min);
                 self.sent.taken += 1;
                 self.sent.refused += 1;
                 Ok(Long::Refused)
@@ -294,8 +344,12 @@ impl Transmit<'_> {
     ) -> Result<Room, Fault> {
         self.segments.list.clear();
         let mut room = 0usize;
-        while room < needed && !chains.is_full() && self.segments.list.len() <= BURST_SEGMENTS {
+        while room < needed && !chains.is_full() && self.segments.list.len() <= PACKET_SEGMENTS {
             let Some(chain) = take_one(layout, self.parts, self.segments)? else { break };
+            // Virtio 1.2 section 5.1.6.3.1: a driver offers none.
+            if (chain.len as usize) < self.parts.header_len {
+                return Err(Fault("a receive buffer shorter than a header"));
+            }
             room += chain.len as usize;
             chains.push(chain);
             if !self.parts.is_mergeable {
@@ -305,7 +359,7 @@ impl Transmit<'_> {
         if room >= needed {
             return Ok(Room::Enough);
         }
-        let is_most = chains.is_full() || self.segments.list.len() > BURST_SEGMENTS;
+        let is_most = chains.is_full() || self.segments.list.len() > PACKET_SEGMENTS;
         let never = is_most || (!self.parts.is_mergeable && !chains.is_empty());
         layout.untake(chains);
         Ok(if never { Room::Never } else { Room::TooFew })
@@ -353,3 +407,6 @@ impl Transmit<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
