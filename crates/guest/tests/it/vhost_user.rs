@@ -108,7 +108,6 @@ fn what_a_full_ring_does_not_take_stays_with_the_sender() {
         assert_eq!((rig.send(&frames), rig.send(&frames), rig.send(&frames)), (32, 32, 0));
         assert_eq!(rig.guest_receives(0).len(), 64);
         assert_eq!(rig.send(&frames), 32);
-        assert!(rig.port.stats().tx_retries > 0);
     }
 }
 
@@ -155,19 +154,20 @@ fn what_rules_see_of_a_packet_is_what_is_delivered_wherever_the_guest_has_its_ch
     }
 }
 
+/// As Open vSwitch does and counts it: a guest that has just taken some may make room for the rest, one that
+/// took none is left.
 #[test]
-fn a_full_ring_is_looked_at_again_as_often_as_the_option_says() {
+fn a_ring_that_took_some_of_a_burst_is_looked_at_again_and_one_that_took_none_is_not() {
     let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
     let frames: Vec<_> = (0..32).map(|n| frame(n, 60)).collect();
-    for (options, retries) in [
-        (&[][..], 8),
-        (&[("tx-retries-max", "0")], 0),
-        (&[("tx-retries-max", "3")], 3),
-        (&[("tx-retries-max", "32")], 32),
-    ] {
+    for (options, retries) in
+        [(&[][..], 1), (&[("tx-retries-max", "0")], 0), (&[("tx-retries-max", "32")], 1)]
+    {
         let mut rig = rig_with(&config, options);
-        assert_eq!((rig.send(&frames), rig.send(&frames)), (32, 32));
+        assert_eq!((rig.send(&frames), rig.send(&frames[..16])), (32, 16));
         assert_eq!(rig.port.stats().tx_retries, 0, "there was room");
+        assert_eq!(rig.send(&frames), 16);
+        assert_eq!(rig.port.stats().tx_retries, retries, "{options:?}");
         assert_eq!(rig.send(&frames), 0);
         assert_eq!(rig.port.stats().tx_retries, retries, "{options:?}");
     }

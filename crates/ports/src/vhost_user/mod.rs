@@ -113,7 +113,7 @@ pub(crate) const SERVER: Driver = Driver {
         KeyRow { name: "guest_mtu", meaning: "the MTU that the guest was told" },
     ],
     statistics: &[
-        KeyRow { name: "ovs_tx_retries", meaning: "retries on a full ring" },
+        KeyRow { name: "ovs_tx_retries", meaning: "retries on a ring that had room for some of a burst" },
         KeyRow {
             name: "ovs_tx_invalid_hwol_drops",
             meaning: "always 0: what a guest cannot take is done in software",
@@ -179,7 +179,7 @@ const TX_RETRIES_MAX: OptionRow = OptionRow {
     values: Values::Number { least: 0, most: RETRIES_MAX as u64 },
     default: "8",
     is_live: true,
-    meaning: "retries on a full ring before packets are dropped",
+    meaning: "retries on a full ring before packets are dropped, each after one that sent some",
 };
 const VHOST_OFFLOADS: OptionRow = OptionRow {
     name: "vhost-offloads",
@@ -206,8 +206,8 @@ impl VhostUserPort {
     /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`; without it the link is down).
     /// * `vhost-sock-dir`: the directory of the socket, which is named after the port (`dpdkvhostuser`); the
     ///   run directory by default.
-    /// * `tx-retries-max`: how often a full ring is polled again before a packet is dropped, 0 to 32, 8 by
-    ///   default.
+    /// * `tx-retries-max`: how often a full ring is polled again before a packet is dropped, as long as each
+    ///   time some are sent, 0 to 32, 8 by default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
     ///
     /// `n_rxq`, from 1 to 64, is allowed but has no effect: a guest has as many queues as it enables.

@@ -266,19 +266,21 @@ impl VhostTx {
         let retries_max = self.shared.retries_max.load(Ordering::Relaxed);
         for retry in 0..=retries_max {
             let Some(ring) = &mut slot.ring else { return done };
-            match ring.send(&packets[done..]) {
+            let taken = match ring.send(&packets[done..]) {
                 Ok(sent) => {
                     done += sent.taken;
                     self.stats.passed(sent.packets, sent.bytes);
                     self.stats.dropped.add(sent.refused);
+                    sent.taken
                 }
                 Err(fault) => {
                     slot.ring = None;
                     self.shared.fail(index, fault);
                     return done;
                 }
-            }
-            if done == packets.len() {
+            };
+            // A guest that took none is not about to make room, as for Open vSwitch.
+            if done == packets.len() || taken == 0 {
                 break;
             }
             if retry < retries_max {
