@@ -294,7 +294,7 @@ impl Schedule {
         self.queues[n].back_pressure.output()
     }
 
-    /// Queue `n` had packets.
+    /// Queue `n` had packets, if only such as were refused.
     #[inline(always)]
     pub fn received(&mut self, n: usize, pass: &mut Pass, burst: Burst) {
         let q = &mut self.queues[n];

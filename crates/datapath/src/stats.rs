@@ -106,7 +106,7 @@ pub struct WorkerStats {
 /// What a receive queue costs its workers.
 #[derive(Default, Debug)]
 pub struct QueueLoad {
-    /// TSC cycles from reception to the last action, for bursts with packets.
+    /// TSC cycles from reception to the last action, for bursts with packets, also refused ones.
     pub cycles: Counter,
     /// Packets received.
     pub packets: Counter,

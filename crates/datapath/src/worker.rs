@@ -358,6 +358,10 @@ impl<P: Pipeline> Worker<P> {
         let context = &mut self.process.context;
         let outcome = q.queue.rx_begin(&mut context.cache, batch);
         if batch.is_empty() {
+            if outcome == RxOutcome::Refused {
+                self.charge_refused(n, now, pass);
+                return true;
+            }
             self.schedule.came_empty(n, outcome == RxOutcome::Gone);
             if outcome == RxOutcome::Gone {
                 // A full ring means that the control thread is far behind; it then finds out from the port's
@@ -397,6 +401,15 @@ impl<P: Pipeline> Worker<P> {
         q.in_pass = packets;
         self.schedule.received(n, pass, Burst { packets, start, end, translation, is_sole });
         true
+    }
+
+    /// A queue pays for packets that were refused as for others.
+    #[cold]
+    fn charge_refused(&mut self, n: usize, now: u64, pass: &mut Pass) {
+        let end = tsc();
+        let start = if now == 0 { end } else { now };
+        self.rx[n].load.cycles.add(end - start);
+        self.schedule.received(n, pass, Burst { packets: 0, start, end, translation: 0, is_sole: false });
     }
 
     /// Reads the thread's CPU time every 100 us: a pass that took longer appears as a long interval.

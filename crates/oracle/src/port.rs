@@ -41,6 +41,8 @@ pub struct Link {
     flush_cycles: AtomicU64,
     /// Cycles that a transmit call takes at least.
     transmit_cycles: AtomicU64,
+    /// Cycles that a receive call takes at least, which refuses all that comes; 0: it does not.
+    refuse_cycles: AtomicU64,
     /// The device is gone.
     is_gone: AtomicBool,
     is_found_gone: AtomicBool,
@@ -70,6 +72,7 @@ impl Link {
             straight_max: AtomicUsize::new(usize::MAX),
             flush_cycles: AtomicU64::new(0),
             transmit_cycles: AtomicU64::new(0),
+            refuse_cycles: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
             is_found_gone: AtomicBool::new(false),
             bell: Bell::new().expect("an eventfd"),
@@ -122,6 +125,11 @@ impl Link {
     /// From now on a transmit call takes at least `cycles`, as one to memory that is far away.
     pub fn set_transmit_cycles(&self, cycles: u64) {
         self.transmit_cycles.store(cycles, Ordering::Relaxed);
+    }
+
+    /// From now on a receive call takes at least `cycles`, and refuses all packets that have come.
+    pub fn set_refuse_cycles(&self, cycles: u64) {
+        self.refuse_cycles.store(cycles, Ordering::Relaxed);
     }
 
     /// The device is gone from now on, as the worker finds out that polls the port.
@@ -178,6 +186,10 @@ impl RxQueue for Rx {
     }
 
     fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if self.link.refuse_cycles.load(Ordering::Relaxed) > 0 {
+            take_cycles(&self.link.refuse_cycles);
+            return RxOutcome::Refused;
+        }
         for mut frame in self.next_burst() {
             let is_long = self.link.lends
                 && frame.len() > HEAD_BYTES

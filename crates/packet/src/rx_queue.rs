@@ -9,6 +9,8 @@ use std::os::fd::RawFd;
 pub enum RxOutcome {
     /// The queue works.
     Ok,
+    /// It works, and all that came was refused: the worker's time has been taken.
+    Refused,
     /// The device behind it is gone for good: stop polling it, tell the control thread.
     Gone,
 }

@@ -4,7 +4,7 @@
 use crate::rig::{LAYOUTS, Rig, frame, rig, rig_with, told};
 use base::PortNo;
 use guest::{Guest, GuestConfig, RingLayout};
-use packet::{BURST, Batch, LinkState, PacketFlags, Port};
+use packet::{BURST, Batch, LinkState, PacketFlags, Port, RxOutcome};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
@@ -108,6 +108,27 @@ fn what_a_full_ring_does_not_take_stays_with_the_sender() {
         assert_eq!((rig.send(&frames), rig.send(&frames), rig.send(&frames)), (32, 32, 0));
         assert_eq!(rig.guest_receives(0).len(), 64);
         assert_eq!(rig.send(&frames), 32);
+    }
+}
+
+#[test]
+fn a_burst_all_of_whose_frames_are_refused_is_told_from_none() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ..GuestConfig::default() });
+        let mut batch = Batch::new();
+        assert_eq!(rig.rx[0].rx_begin(&mut rig.cache, &mut batch), RxOutcome::Ok, "nothing has come");
+        // A frame of no bytes, and one with a header that contradicts it.
+        let mut header = [0; 12];
+        (header[0], header[6]) = (1, 255);
+        assert!(rig.pairs[0].send(&[]) && rig.pairs[0].send_with_header(&header, &frame(0, 60)));
+        assert_eq!(rig.rx[0].rx_begin(&mut rig.cache, &mut batch), RxOutcome::Refused, "{layout:?}");
+        assert_eq!((batch.len(), rig.port.stats().rx_errors), (0, 2), "{layout:?}");
+        assert_eq!(rig.rx[0].rx_begin(&mut rig.cache, &mut batch), RxOutcome::Ok, "they are done with");
+        assert!(rig.pairs[0].send(&[]) && rig.pairs[0].send(&frame(1, 60)));
+        assert_eq!(rig.rx[0].rx_begin(&mut rig.cache, &mut batch), RxOutcome::Ok);
+        assert_eq!(batch.len(), 1, "{layout:?}");
+        rig.rx[0].rx_end();
+        rig.cache.free_all(&mut batch);
     }
 }
 

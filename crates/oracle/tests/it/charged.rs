@@ -95,3 +95,20 @@ fn a_long_burst_sends_shorter_ones_off_at_their_own_queues_expense() {
     let [dear, cheap] = std::iter::repeat_with(|| turn([24, 32])).find(|[dear, _]| *dear > 0).unwrap();
     assert!(dear >= DEAR && cheap < DEAR / 2, "{dear} {cheap}");
 }
+
+#[test]
+fn a_queue_all_of_whose_packets_are_refused_is_charged_for_that_and_waits_for_others() {
+    const DEAR: u64 = 2_000_000;
+    const PASSES: u64 = 100;
+    let (domain, switch) = from_two_to_two();
+    let ports = [1, 2, 3, 4].map(PortNo);
+    let mut rig = Rig::with_links(switch, domain, Config::default(), &ports, Link::of_device);
+    rig.links[&PortNo(1)].set_refuse_cycles(DEAR);
+    for _ in 0..PASSES {
+        rig.links[&PortNo(2)].receive(vec![udp_frame(); 32]);
+        rig.worker.turn();
+    }
+    let charged = rig.dp.rx_loads(PortNo(1))[0].cycles.get();
+    assert!((DEAR..PASSES / 2 * DEAR).contains(&charged), "{charged} cycles are charged in {PASSES} passes");
+    assert!(rig.links[&PortNo(4)].take_sent().len() as u64 > PASSES / 2 * 32);
+}

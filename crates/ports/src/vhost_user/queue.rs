@@ -72,23 +72,26 @@ impl VhostRx {
 impl VhostRx {
     /// Receives a burst; where `may_lend` its tails may be lent, and the ring is kept then.
     #[inline(always)]
-    fn receive(&mut self, cache: &mut PoolCache, batch: &mut Batch, may_lend: bool) {
+    fn receive(&mut self, cache: &mut PoolCache, batch: &mut Batch, may_lend: bool) -> RxOutcome {
         if self.pair == 0 && self.shared.has_announcements() {
             self.announce(cache, batch);
         }
-        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return };
+        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return RxOutcome::Ok };
         if !self.shared.admin_up.load(Ordering::Relaxed) {
-            return;
+            return RxOutcome::Ok;
         }
-        let Some(ring) = &mut slot.ring else { return };
+        let Some(ring) = &mut slot.ring else { return RxOutcome::Ok };
         let tails = may_lend.then_some(&mut *self.tails);
         let received = ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch, tails);
         // Nothing is lent if all frames were refused, and without a packet nobody would end the loan.
         if received.is_ok() && may_lend && !self.tails.is_empty() && !batch.is_empty() {
-            return slot.keep();
+            slot.keep();
+            return RxOutcome::Ok;
         }
+        let is_refused = batch.is_empty() && ring.has_received();
         self.tails.clear();
         self.finish(slot, received);
+        if is_refused { RxOutcome::Refused } else { RxOutcome::Ok }
     }
 
     /// Returns the buffers of a burst, and with them the ring.
@@ -111,8 +114,7 @@ impl VhostRx {
 impl RxQueue for VhostRx {
     #[inline]
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
-        self.receive(cache, batch, false);
-        RxOutcome::Ok
+        self.receive(cache, batch, false)
     }
 
     fn lends(&self) -> bool {
@@ -122,9 +124,9 @@ impl RxQueue for VhostRx {
     #[inline]
     fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         let may_lend = self.pause == 0;
-        self.receive(cache, batch, may_lend);
+        let outcome = self.receive(cache, batch, may_lend);
         self.pause -= u32::from(!may_lend && !batch.is_empty());
-        RxOutcome::Ok
+        outcome
     }
 
     #[inline]

@@ -146,6 +146,11 @@ impl Ring {
         }
     }
 
+    /// Whether buffers were received, with packets or not, and not returned yet.
+    pub(super) fn has_received(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
     /// Returns the buffers of the received burst to the guest. An error if they have vanished meanwhile.
     #[inline(always)]
     pub(super) fn give_back(&mut self) -> Result<(), Fault> {
