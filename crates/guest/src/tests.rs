@@ -7,5 +7,6 @@ mod lending_attacks;
 mod logging;
 mod long_chains;
 mod overlong;
+mod regions;
 mod turmoil;
 mod vanishing;

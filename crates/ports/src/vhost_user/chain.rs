@@ -27,6 +27,12 @@ const LINE: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault(pub &'static str);
 
+impl Fault {
+    pub(super) const BUFFER_OUTSIDE: Fault = Fault("a buffer outside the guest's memory");
+    pub(super) const TABLE_OUTSIDE: Fault = Fault("an indirect table outside the guest's memory");
+    pub(super) const RING_OUTSIDE: Fault = Fault("a ring outside the guest's memory, or not aligned");
+}
+
 /// In which direction the buffers of a ring are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
@@ -108,7 +114,7 @@ impl Gather<'_> {
     fn add_in_pieces(&mut self, mut guest: u64, mut len: u32) -> Result<(), Fault> {
         loop {
             let piece = self.memory.some_at_guest(guest, len);
-            let (at, piece_len) = piece.ok_or(Fault("a buffer outside the guest's memory"))?;
+            let (at, piece_len) = piece.ok_or(Fault::BUFFER_OUTSIDE)?;
             self.push(Segment { at, len: piece_len, guest })?;
             guest = guest.wrapping_add(u64::from(piece_len));
             len -= piece_len;
@@ -150,6 +156,8 @@ pub(super) struct Segments {
 /// The components of a ring.
 pub(super) struct RingParts {
     pub(super) memory: Arc<GuestMemory>,
+    /// Some memory was removed, and may be added again: buffers there are not there yet.
+    pub(super) lacks_memory: bool,
     pub(super) log: Option<Arc<DirtyLog>>,
     pub(super) direction: Direction,
     /// The frame's header has the number of buffers, and a frame may take several.
@@ -179,6 +187,11 @@ impl RingParts {
                 copy::prefetch_to_write(second);
             }
         }
+    }
+
+    /// Whether this is for want of memory that may be added again.
+    pub(super) fn waits_for(&self, fault: Fault) -> bool {
+        self.lacks_memory && [Fault::BUFFER_OUTSIDE, Fault::TABLE_OUTSIDE].contains(&fault)
     }
 
     /// Whether a buffer is likely to have the right header, on a line that has nothing of the frame.
@@ -266,7 +279,13 @@ pub(super) fn take_chains<L: Layout>(
         if segments.list.len() > BURST_SEGMENTS {
             break;
         }
-        let Some(chain) = take_one(layout, parts, segments)? else { break };
+        let chain = match take_one(layout, parts, segments) {
+            Ok(Some(chain)) => chain,
+            Ok(None) => break,
+            // It is found again once it is the first.
+            Err(fault) if parts.waits_for(fault) && !chains.is_empty() => break,
+            Err(fault) => return Err(fault),
+        };
         if let Some(first) = segments.list.get(chain.first as usize) {
             parts.prefetch(first.at);
         }

@@ -105,6 +105,9 @@ pub(super) struct Device {
     features: u64,
     protocol_features: u64,
     memory: Option<Arc<GuestMemory>>,
+    /// A region was removed. QEMU changes memory while the rings work by removing all regions that change,
+    /// and adding them again: until then, what is not there may come.
+    lacks_memory: bool,
     extent: Extent,
     log: Option<Arc<DirtyLog>>,
     rings: Vec<RingConfig>,
@@ -121,6 +124,7 @@ impl Device {
             features: 0,
             protocol_features: 0,
             memory: None,
+            lacks_memory: false,
             extent: Extent::default(),
             log: None,
             rings: (0..RINGS_MAX).map(|_| RingConfig::default()).collect(),
@@ -227,7 +231,7 @@ impl Device {
 
     fn set_mem_table(&mut self, regions: &[Region], fds: Vec<Given>) -> Result<(), DeviceError> {
         self.take_all();
-        self.memory = None;
+        (self.memory, self.lacks_memory) = (None, false);
         let map =
             |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.extent)?));
         let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
@@ -259,6 +263,7 @@ impl Device {
         };
         let Some(at) = regions.iter().position(is_it) else { return Ok(()) };
         regions.remove(at);
+        self.lacks_memory = true;
         self.replace_memory(regions)
     }
 
@@ -343,6 +348,7 @@ impl Device {
         let is_modern = self.features & (d::VERSION_1 | d::MRG_RXBUF) != 0;
         let parts = RingParts {
             memory: memory.clone(),
+            lacks_memory: self.lacks_memory,
             log: self.log.clone().filter(|_| self.features & d::LOG_ALL != 0),
             direction: if index.is_multiple_of(2) { Direction::ToGuest } else { Direction::FromGuest },
             is_mergeable: self.features & d::MRG_RXBUF != 0,
@@ -351,15 +357,23 @@ impl Device {
             kept_headers: KeptHeaders::default(),
         };
         let size = config.num as u16;
-        let mut ring = if self.features & d::RING_PACKED != 0 {
-            let packed = Packed::new(memory, addr, size, config.base, config.has_run)?;
-            Ring::packed(packed, usize::from(size), parts)
+        let made = if self.features & d::RING_PACKED != 0 {
+            Packed::new(memory, addr, size, config.base, config.has_run)
+                .map(|packed| Ring::packed(packed, usize::from(size), parts))
         } else {
             if !config.num.is_power_of_two() {
                 return Err(DeviceError::Protocol("a split ring whose size is no power of two"));
             }
             let has_event_idx = self.features & d::EVENT_IDX != 0;
-            Ring::split(Split::new(memory, addr, size, has_event_idx)?, usize::from(size), parts)
+            Split::new(memory, addr, size, has_event_idx)
+                .map(|split| Ring::split(split, usize::from(size), parts))
+        };
+        let mut ring = match made {
+            Err(fault) if self.lacks_memory && fault == Fault::RING_OUTSIDE => {
+                self.shared.lacks_memory(fault);
+                return Ok(());
+            }
+            made => made?,
         };
         if config.is_discarded {
             self.shared.rx_stats[index / 2].dropped.add(ring.discard()?);

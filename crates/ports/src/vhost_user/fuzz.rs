@@ -44,6 +44,7 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
     let addr = VringAddr { index: 0, is_logged: false, desc, used, avail, log: 0 };
     let parts = RingParts {
         memory: memory.clone(),
+        lacks_memory: choice & 128 != 0,
         log: None,
         direction: if to_guest { Direction::ToGuest } else { Direction::FromGuest },
         is_mergeable: mergeable,

@@ -176,7 +176,7 @@ impl Packed {
         let driver_event = memory.at_user(addr.avail, 4, 4);
         let device_event = memory.at_user(addr.used, 4, 4);
         let (Some(ring), Some(driver_event), Some(device_event)) = (ring, driver_event, device_event) else {
-            return Err(Fault("a ring outside the guest's memory, or not aligned"));
+            return Err(Fault::RING_OUTSIDE);
         };
         let [start, used] = [base as u16, (base >> 16) as u16].map(Position::of);
         if start.idx >= size || used.idx >= size {
@@ -287,7 +287,7 @@ impl Packed {
             return Err(Fault("an indirect table of a wrong length"));
         }
         let at = out.memory().at_guest(table.guest, table.len);
-        let at = at.ok_or(Fault("an indirect table outside the guest's memory"))?;
+        let at = at.ok_or(Fault::TABLE_OUTSIDE)?;
         for idx in 0..count {
             // SAFETY: `idx < count`, and the table was found to be mapped with that many entries.
             let descriptor = unsafe { Packed::read(at, idx) };

@@ -103,10 +103,7 @@ impl VhostRx {
         };
         match given_back {
             Ok(()) => slot.call(),
-            Err(fault) => {
-                slot.ring = None;
-                self.shared.fail(self.ring(), fault);
-            }
+            Err(fault) => self.shared.fail(self.ring(), &mut slot, fault),
         }
     }
 }
@@ -276,8 +273,7 @@ impl VhostTx {
                     sent.taken
                 }
                 Err(fault) => {
-                    slot.ring = None;
-                    self.shared.fail(index, fault);
+                    self.shared.fail(index, &mut slot, fault);
                     return done;
                 }
             };
@@ -469,8 +465,7 @@ impl TxQueue for VhostTx {
             Err(fault) => {
                 // What was written is lost with the ring.
                 self.stats.dropped.add(sent.packets);
-                slot.ring = None;
-                self.shared.fail(index, fault);
+                self.shared.fail(index, &mut slot, fault);
             }
         }
         if slot.ring.as_ref().is_some_and(|ring| ring.is_call_due) {

@@ -121,6 +121,12 @@ impl Ring {
         self.parts.counts.notifications.add(1);
     }
 
+    /// Whether this fault is only for want of memory that may be added again. Then the ring is as it was
+    /// before the buffer that lies there.
+    pub(super) fn waits_for(&self, fault: Fault) -> bool {
+        self.parts.waits_for(fault)
+    }
+
     /// Checks that the guest's memory still exists.
     fn check_memory(&self) -> Result<(), Fault> {
         if self.parts.memory.is_broken() { Err(Fault("the guest's memory vanished")) } else { Ok(()) }
@@ -174,9 +180,13 @@ impl Ring {
         let (mut count, mut segments_read) = (0, 0);
         while segments_read < DISCARDED_SEGMENTS_MAX {
             let Ring { layout, parts, segments, taken, .. } = self;
-            match layout {
-                AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken)?,
-                AnyLayout::Packed(packed) => take_chains(packed, parts, segments, BURST, taken)?,
+            let result = match layout {
+                AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken),
+                AnyLayout::Packed(packed) => take_chains(packed, parts, segments, BURST, taken),
+            };
+            match result {
+                Err(fault) if self.parts.waits_for(fault) => break,
+                result => result?,
             }
             if self.taken.is_empty() {
                 break;
@@ -205,7 +215,11 @@ impl Ring {
             AnyLayout::Packed(packed) => tx.burst_lent(packed, batch, lent),
         };
         *sent = tx.sent;
-        result
+        match result {
+            // The guest gets these first.
+            Err(fault) if parts.waits_for(fault) && sent.taken > 0 => Ok(()),
+            result => result,
+        }
     }
 
     /// Lets the guest see what was written.
@@ -224,11 +238,16 @@ impl Ring {
     pub(super) fn send(&mut self, batch: &[Packet]) -> Result<Sent, Fault> {
         let Ring { layout, parts, segments, is_call_due, .. } = self;
         let mut tx = Transmit { parts, segments, sent: Sent::default() };
-        *is_call_due |= match layout {
-            AnyLayout::Split(split) => tx.burst(split, batch)?,
-            AnyLayout::Packed(packed) => tx.burst(packed, batch)?,
+        let result = match layout {
+            AnyLayout::Split(split) => tx.burst(split, batch),
+            AnyLayout::Packed(packed) => tx.burst(packed, batch),
         };
         let sent = tx.sent;
+        *is_call_due |= match result {
+            // Whether it wants to hear of those that it got is not known.
+            Err(fault) if parts.waits_for(fault) && sent.taken > 0 => true,
+            result => result?,
+        };
         self.check_memory()?;
         Ok(sent)
     }

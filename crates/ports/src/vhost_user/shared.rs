@@ -361,7 +361,8 @@ impl Shared {
         self.wake(index / 2);
     }
 
-    fn count_tx_rings(&self) {
+    /// For the protocol thread.
+    pub(super) fn count_tx_rings(&self) {
         let count = (0..QUEUE_PAIRS_MAX).take_while(|pair| self.is_there(2 * pair)).count();
         self.tx_rings.store(count as u32, Ordering::Relaxed);
     }
@@ -378,12 +379,23 @@ impl Shared {
         (0..QUEUE_PAIRS_MAX).for_each(|pair| self.wake(pair));
     }
 
-    /// Notes what a ring did wrong. The protocol thread closes the connection, and with it all its rings.
+    /// Notes what a ring did wrong. The protocol thread closes the connection, and with it all its rings. A
+    /// ring that only lacks memory rests until the front end adds some: no worker looks at it meanwhile.
     #[cold]
-    pub(super) fn fail(&self, index: usize, fault: Fault) {
+    pub(super) fn fail(&self, index: usize, slot: &mut Slot, fault: Fault) {
         self.places[index].is_there.store(false, Ordering::Relaxed);
-        self.fault.lock().expect("no panic while held").get_or_insert(fault);
+        if slot.ring.as_ref().is_some_and(|ring| ring.waits_for(fault)) {
+            self.lacks_memory(fault);
+        } else {
+            slot.ring = None;
+            self.fault.lock().expect("no panic while held").get_or_insert(fault);
+        }
         self.event.signal();
+    }
+
+    /// Tells operators why a ring rests.
+    pub(super) fn lacks_memory(&self, fault: Fault) {
+        self.facts().error = Some(format!("the guest waits for memory that was removed: {}", fault.0));
     }
 
     pub(super) fn take_fault(&self) -> Option<Fault> {

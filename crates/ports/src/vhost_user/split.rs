@@ -85,7 +85,7 @@ impl Split {
         let avail = memory.at_user(addr.avail, 6 + 2 * n, 2);
         let used = memory.at_user(addr.used, 6 + 8 * n, 4);
         let (Some(descriptors), Some(avail), Some(used)) = (descriptors, avail, used) else {
-            return Err(Fault("a ring outside the guest's memory, or not aligned"));
+            return Err(Fault::RING_OUTSIDE);
         };
         let mut split = Split {
             size,
@@ -146,7 +146,7 @@ impl Split {
             return Err(Fault("an indirect table of a wrong length"));
         }
         let at = out.memory().at_guest(table.guest, table.len);
-        let at = at.ok_or(Fault("an indirect table outside the guest's memory"))?;
+        let at = at.ok_or(Fault::TABLE_OUTSIDE)?;
         let mut idx = 0;
         for _ in 0..count {
             // SAFETY: `idx < count`, and the table was found to be mapped with that many entries.

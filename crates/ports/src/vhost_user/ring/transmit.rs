@@ -345,7 +345,12 @@ impl Transmit<'_> {
         self.segments.list.clear();
         let mut room = 0usize;
         while room < needed && !chains.is_full() && self.segments.list.len() <= PACKET_SEGMENTS {
-            let Some(chain) = take_one(layout, self.parts, self.segments)? else { break };
+            let chain = match take_one(layout, self.parts, self.segments) {
+                Ok(Some(chain)) => chain,
+                Ok(None) => break,
+                Err(fault) if self.parts.waits_for(fault) => break,
+                Err(fault) => return Err(fault),
+            };
             // Virtio 1.2 section 5.1.6.3.1: a driver offers none.
             if (chain.len as usize) < self.parts.header_len {
                 return Err(Fault("a receive buffer shorter than a header"));

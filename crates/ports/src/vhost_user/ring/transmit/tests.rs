@@ -69,6 +69,7 @@ fn parts(is_mergeable: bool) -> RingParts {
     let mapped = Arc::new(Mapped::new(region, &file.into(), &extent).unwrap());
     RingParts {
         memory: Arc::new(GuestMemory::new(vec![mapped], extent).unwrap()),
+        lacks_memory: false,
         log: None,
         direction: Direction::ToGuest,
         is_mergeable,
