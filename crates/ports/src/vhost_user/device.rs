@@ -152,7 +152,9 @@ impl Device {
                 self.protocol_features = features;
             }
             Request::SetOwner => {}
-            Request::ResetOwner | Request::ResetDevice => self.reset(),
+            // The protocol's advice: once it meant more, to some.
+            Request::ResetOwner => (0..RINGS_MAX as u32).try_for_each(|ring| self.enable(ring, false))?,
+            Request::ResetDevice => self.reset(),
             Request::GetQueueNum => return u64_answer(QUEUE_PAIRS_MAX as u64),
             Request::SetMemTable(regions) => self.set_mem_table(&regions, fds)?,
             Request::GetMaxMemSlots => return u64_answer(REGIONS_MAX as u64),
@@ -183,10 +185,7 @@ impl Device {
             Request::SetVringErr { index, .. } => {
                 self.ring(index)?;
             }
-            Request::SetVringEnable { index, enable } => self.change_ring(index, |ring| {
-                ring.is_discarded |= ring.enabled && !enable && !index.is_multiple_of(2);
-                ring.enabled = enable;
-            })?,
+            Request::SetVringEnable { index, enable } => self.enable(index, enable)?,
             Request::SendRarp(mac) => {
                 if !self.shared.announce(mac) {
                     return Ok(Answer::Refused);
@@ -279,6 +278,13 @@ impl Device {
         self.take(index as usize);
         change(self.ring(index)?);
         self.rebuild(index as usize)
+    }
+
+    fn enable(&mut self, index: u32, enable: bool) -> Result<(), DeviceError> {
+        self.change_ring(index, |ring| {
+            ring.is_discarded |= ring.enabled && !enable && !index.is_multiple_of(2);
+            ring.enabled = enable;
+        })
     }
 
     fn set_kick(&mut self, index: u32, fd: Option<Given>) -> Result<(), DeviceError> {
