@@ -544,12 +544,23 @@ fn what_a_guest_sends_on_queues_that_it_has_disabled_is_discarded() {
         }
         enable(&mut rig, false);
         assert!(!rig.pairs[1].is_sending(), "{layout:?}: its buffers came back");
-        assert!(rig.pairs[1].send(&frame(100, 60)));
-        assert_eq!(rig.receive(1).len(), 0);
-        enable(&mut rig, true);
+        // Its worker does so from then on, and is charged for it.
+        assert!(rig.rx[1].arm());
+        for n in 100..200 {
+            assert!(rig.pairs[1].send(&frame(n, 60)));
+        }
+        let mut batch = Batch::new();
+        for outcome in [RxOutcome::Refused, RxOutcome::Refused, RxOutcome::Ok] {
+            assert_eq!(rig.rx[1].rx_burst(&mut rig.cache, &mut batch), outcome, "{layout:?}");
+            assert!(batch.is_empty());
+        }
         assert!(!rig.pairs[1].is_sending(), "{layout:?}");
-        assert!(rig.pairs[1].send(&frame(101, 60)));
-        assert_eq!(rig.receive(1), [frame(101, 60)]);
-        assert_eq!(rig.port.stats().rx_dropped, 101);
+        assert!(!rig.port.is_rx_enabled(1), "{layout:?}");
+        assert!(rig.pairs[1].send(&frame(200, 60)));
+        enable(&mut rig, true);
+        assert!(!rig.pairs[1].is_sending(), "{layout:?}: what waited is discarded, too");
+        assert!(rig.pairs[1].send(&frame(201, 60)));
+        assert_eq!(rig.receive(1), [frame(201, 60)]);
+        assert_eq!(rig.port.stats().rx_dropped, 201);
     }
 }

@@ -11,7 +11,6 @@
 
 use super::chain::{Direction, Fault, KeptHeaders, RingParts};
 use super::descriptor::Given;
-use super::doorbell;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
 use super::memory::{DirtyLog, Extent, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{MessageError, Region, Request, VringAddr};
@@ -91,7 +90,9 @@ struct RingConfig {
     kick: Option<Arc<OwnedFd>>,
     call: Option<Arc<OwnedFd>>,
     enabled: bool,
-    /// The guest has disabled it: what it sends there is discarded, at the latest when it is enabled again.
+    /// The guest has disabled it: what it sends there is discarded, the last of it when it is enabled again.
+    /// Not so before it is enabled for the first time: a guest whose switch has been restarted has frames in
+    /// rings that work, and that its monitor enables a moment later.
     is_discarded: bool,
     /// It was at work on this connection, so where it stopped is known to both sides.
     has_run: bool,
@@ -321,14 +322,9 @@ impl Device {
     /// Takes a ring away from the workers and records where it stopped.
     fn take(&mut self, index: usize) {
         if let Some(ring) = self.shared.take_ring(index) {
-            self.note(index, &ring);
+            self.rings[index].base = ring.base();
+            self.rings[index].has_run = true;
         }
-    }
-
-    /// Notes where a ring stopped.
-    fn note(&mut self, index: usize, ring: &Ring) {
-        self.rings[index].base = ring.base();
-        self.rings[index].has_run = true;
     }
 
     fn take_all(&mut self) {
@@ -383,20 +379,15 @@ impl Device {
         };
         if config.is_discarded {
             self.shared.rx_stats[index / 2].dropped.add(ring.discard()?);
-            if !config.enabled {
-                if let Some(call) = config.call.as_ref().filter(|_| ring.is_call_due) {
-                    doorbell::ring(call);
-                }
-                self.note(index, &ring);
-                return Ok(());
-            }
         }
+        let is_enabled = config.enabled;
+        ring.is_disabled = !is_enabled;
         // The memory that workers look at constantly.
         let looked_at = if self.features & d::RING_PACKED != 0 { addr.desc } else { addr.avail };
         let ring_at = memory.at_user(looked_at, 1, 1).map(|at| at.as_ptr() as usize);
         self.shared.give_ring(index, ring, config.kick.clone(), config.call.clone())?;
         self.shared.facts().ring_at = ring_at;
-        self.rings[index].is_discarded = false;
+        self.rings[index].is_discarded = !is_enabled;
         Ok(())
     }
 

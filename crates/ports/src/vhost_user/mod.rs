@@ -362,7 +362,7 @@ impl Port for VhostUserPort {
     }
 
     fn is_rx_enabled(&self, queue: usize) -> bool {
-        self.shared.is_there(2 * queue + 1)
+        self.shared.is_enabled(2 * queue + 1)
     }
 
     fn give_up_rx_queues(&mut self) -> usize {

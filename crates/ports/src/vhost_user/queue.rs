@@ -81,6 +81,9 @@ impl VhostRx {
             return RxOutcome::Ok;
         }
         let Some(ring) = &mut slot.ring else { return RxOutcome::Ok };
+        if ring.is_disabled {
+            return self.discard(slot);
+        }
         let tails = may_lend.then_some(&mut *self.tails);
         let received = ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch, tails);
         // Nothing is lent if all frames were refused, and without a packet nobody would end the loan.
@@ -92,6 +95,25 @@ impl VhostRx {
         self.tails.clear();
         self.finish(slot, received);
         if is_refused { RxOutcome::Refused } else { RxOutcome::Ok }
+    }
+
+    /// Discards a burst from a ring that the guest has disabled (QEMU's docs/interop/vhost-user.rst, "Ring
+    /// states").
+    #[cold]
+    fn discard(&self, mut slot: Held<'_>) -> RxOutcome {
+        let Some(ring) = &mut slot.ring else { return RxOutcome::Ok };
+        match ring.discard_burst() {
+            Ok(0) => RxOutcome::Ok,
+            Ok(count) => {
+                self.shared.rx_stats[self.pair].dropped.add(count);
+                slot.call();
+                RxOutcome::Refused
+            }
+            Err(fault) => {
+                self.shared.fail(self.ring(), &mut slot, fault);
+                RxOutcome::Ok
+            }
+        }
     }
 
     /// Returns the buffers of a burst, and with them the ring.

@@ -59,6 +59,8 @@ pub(super) struct Ring {
     taken: Taken,
     /// The guest must be notified at the next opportunity.
     pub(super) is_call_due: bool,
+    /// The guest has disabled it: what it sends there is discarded.
+    pub(super) is_disabled: bool,
 }
 
 // SAFETY: the pointers in it go into guest memory, which `parts.memory` keeps mapped, and which is only
@@ -82,7 +84,7 @@ impl Ring {
             Direction::ToGuest => RECEIVE_CHAIN_MAX,
         };
         let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
-        Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
+        Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false, is_disabled: false }
     }
 
     /// The position for GET_VRING_BASE.
@@ -179,20 +181,26 @@ impl Ring {
     pub(super) fn discard(&mut self) -> Result<u64, Fault> {
         let (mut count, mut segments_read) = (0, 0);
         while segments_read < DISCARDED_SEGMENTS_MAX {
-            let Ring { layout, parts, segments, taken, .. } = self;
-            let result = match layout {
-                AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken),
-                AnyLayout::Packed(packed) => take_chains(packed, parts, segments, BURST, taken),
-            };
-            match result {
+            match self.discard_burst() {
+                Ok(0) => break,
+                Ok(buffers) => count += buffers,
                 Err(fault) if self.parts.waits_for(fault) => break,
-                result => result?,
+                Err(fault) => return Err(fault),
             }
-            if self.taken.is_empty() {
-                break;
-            }
-            count += self.taken.len() as u64;
             segments_read += self.segments.list.len();
+        }
+        Ok(count)
+    }
+
+    /// The same of one burst.
+    pub(super) fn discard_burst(&mut self) -> Result<u64, Fault> {
+        let Ring { layout, parts, segments, taken, .. } = self;
+        match layout {
+            AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken)?,
+            AnyLayout::Packed(packed) => take_chains(packed, parts, segments, BURST, taken)?,
+        }
+        let count = self.taken.len() as u64;
+        if count > 0 {
             self.give_back()?;
         }
         Ok(count)

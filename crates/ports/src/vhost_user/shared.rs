@@ -44,6 +44,8 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_micros(20);
 #[derive(Default)]
 struct Place {
     is_there: AtomicBool,
+    /// The guest has disabled the ring: what it sends there is discarded.
+    is_disabled: AtomicBool,
     is_held: AtomicBool,
     slot: UnsafeCell<Slot>,
 }
@@ -217,7 +219,7 @@ impl Shared {
 
     /// Whether the guest's driver is active.
     pub(super) fn is_running(&self) -> bool {
-        self.tx_rings() > 0 && self.is_there(1)
+        self.tx_rings() > 0 && self.is_enabled(1)
     }
 
     #[inline(always)]
@@ -306,6 +308,7 @@ impl Shared {
         // A guest that waits for buffers may have missed a predecessor's last notification.
         ring.is_call_due = true;
         let mut slot = self.wait_for(index);
+        self.places[index].is_disabled.store(ring.is_disabled, Ordering::Relaxed);
         *slot = Slot { ring: Some(ring), kick, call };
         slot.call();
         drop(slot);
@@ -335,6 +338,11 @@ impl Shared {
     /// Whether there is a ring, held or not.
     pub(super) fn is_there(&self, index: usize) -> bool {
         self.places.get(index).is_some_and(|place| place.is_there.load(Ordering::Relaxed))
+    }
+
+    /// Whether there is one, and the guest uses it.
+    pub(super) fn is_enabled(&self, index: usize) -> bool {
+        self.is_there(index) && !self.places[index].is_disabled.load(Ordering::Relaxed)
     }
 
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
