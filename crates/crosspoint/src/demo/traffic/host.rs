@@ -42,7 +42,7 @@ impl Host {
     /// Receives what has come, up to a burst. The error is the interface's end.
     pub fn receive(&mut self, batch: &mut Batch) -> Result<(), String> {
         match self.rx.rx_burst(&mut self.cache, batch) {
-            RxOutcome::Ok => Ok(()),
+            RxOutcome::Ok | RxOutcome::Refused => Ok(()),
             RxOutcome::Gone => Err("the interface is gone".into()),
         }
     }
