@@ -3,6 +3,7 @@
 //! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
 //! us.
 
+pub(crate) use super::failure::{Failure, fail};
 use super::gate::Gate;
 use super::target::open;
 use host::log::os_text;
@@ -13,7 +14,6 @@ use openflow::text::{
 };
 use openflow::{Codec, Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,28 +27,6 @@ const TABLES_PER_MESSAGE: usize = 8;
 
 /// Bytes that wait to be sent before they are written.
 const WRITE_AT: usize = 256 * 1024;
-
-/// Why a command fails, as a sentence; empty if the switch's error has already been printed.
-#[derive(Debug)]
-pub struct Failure(pub String);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<T: std::error::Error> From<T> for Failure {
-    fn from(error: T) -> Failure {
-        Failure(error.to_string())
-    }
-}
-
-/// Shorthand: an `Err` with a formatted sentence.
-macro_rules! fail {
-    ($($arg:tt)*) => { Err($crate::ofctl::client::Failure(format!($($arg)*))) };
-}
-pub(crate) use fail;
 
 /// A request of the control socket, and where its answer goes.
 pub struct Asked {

@@ -1,8 +1,8 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
 //! One file each for what every command needs (`context`), the connection (`client`), what it leads to
-//! (`target`), flows (`flows`, `sort`), tunnel options (`options`), comparing sets of flows (`replace`), ports
-//! and the switch (`ports`), captures (`capture`), and commands that run until interrupted (`watch`).
+//! (`target`), flows (`flows`, `sort`), tunnel options (`options`), comparing sets of flows (`replace`),
+//! ports and the switch (`ports`), captures (`capture`), and commands that run until interrupted (`watch`).
 
 mod arguments;
 mod bundles;
@@ -11,6 +11,7 @@ mod client;
 mod color;
 mod context;
 mod control;
+mod failure;
 mod flows;
 mod gate;
 mod groups;

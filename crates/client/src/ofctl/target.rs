@@ -1,6 +1,6 @@
 //! Where a switch is reached: a stream to what the command line names.
 
-use super::client::{Failure, fail};
+use super::failure::{Failure, fail};
 use host::log::os_text;
 use host::rundir::{self, RunDir};
 use std::io::{Read, Write};

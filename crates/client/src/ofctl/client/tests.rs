@@ -19,8 +19,8 @@ fn message(kind: u8, xid: &[u8], body: &[u8]) -> Vec<u8> {
     [&[4, kind, 0, 8 + body.len() as u8], xid, body].concat()
 }
 
-/// A client of a switch of OpenFlow 1.3 that gives these answers, each a kind and a body, to the first request
-/// other than hello, and then closes the connection.
+/// A client of a switch of OpenFlow 1.3 that gives these answers, each a kind and a body, to the first
+/// request other than hello, and then closes the connection.
 fn client_of(name: &str, answers: &[(u8, String)]) -> Client {
     let dir = tempfile::Builder::new().prefix(name).tempdir().unwrap();
     let path = dir.path().join("switch");
