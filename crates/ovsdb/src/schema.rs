@@ -336,10 +336,8 @@ impl TableSchema {
         let is_mutable = members.boolean("mutable")?.unwrap_or(true);
         let max_rows = match members.integer("maxRows")? {
             None => u32::MAX,
-            Some(max) => u32::try_from(max)
-                .ok()
-                .filter(|max| *max > 0)
-                .ok_or_else(|| members.error("maxRows must be at least 1"))?,
+            Some(..1) => return Err(members.error("maxRows must be at least 1")),
+            Some(max) => u32::try_from(max).unwrap_or(u32::MAX),
         };
         let is_root = members.boolean("isRoot")?.unwrap_or(false);
         let indexes = indexes_from_json(members.array("indexes")?.unwrap_or_default())?;

@@ -356,8 +356,8 @@ impl ColumnType {
         let max = match members.take("max") {
             None => 1,
             Some(Json::String(text)) if text == "unlimited" => UNLIMITED,
-            Some(max) => match max {
-                Json::Number(max) => max.as_u64().and_then(|max| u32::try_from(max).ok()),
+            Some(max) => match Atom::from_json(max, AtomType::Integer, None) {
+                Ok(Atom::Integer(max)) => u32::try_from(max).ok(),
                 _ => None,
             }
             .ok_or_else(|| members.error("bad min or max value"))?,

@@ -66,6 +66,7 @@ impl Server {
                 Some(since) => (id, requests, Some(since)),
                 None => return Err(bad(&params[3], "last-txn-id must be UUID format.")),
             },
+            (Form::Since, [_, _, since]) => return Err(bad(since, "last-txn-id must be string")),
             _ => return Err(bad(params, "invalid parameters")),
         };
         let key = id.to_string();

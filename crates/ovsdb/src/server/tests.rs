@@ -242,6 +242,7 @@ fn requests_for_monitors_are_refused_in_the_stock_servers_words() {
         ("monitor_cond", json!([1, {"T": [{"where": [["i", "=", 1]]}]}]), "No function named =."),
         ("monitor_cond", json!([1, {"T": [{"where": [1]}]}]), "Parse error in condition."),
         ("monitor_cond_since", json!([1, {}, "x"]), "last-txn-id must be UUID format."),
+        ("monitor_cond_since", json!([1, {}, 3]), "last-txn-id must be string"),
         ("monitor_cond_since", json!([1, {}]), "invalid parameters"),
     ] {
         let mut params = vec![json!("D")];
