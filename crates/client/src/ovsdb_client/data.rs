@@ -55,8 +55,8 @@ pub(super) async fn query(call: &mut Call<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of tables, with the columns of each, as of one moment. By a monitor: a database may have more than
-/// the results of a transaction may take.
+/// The rows of tables, with the columns of each, as of one moment. By a monitor: a database may have more
+/// than the results of a transaction may take.
 async fn select(
     call: &mut Call<'_>,
     tables: &[(&TableSchema, Vec<&ColumnSchema>)],

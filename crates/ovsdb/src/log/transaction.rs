@@ -75,8 +75,8 @@ pub fn summary(body: &[u8]) -> Result<Summary, Error> {
     })
 }
 
-/// A record as text. The stock server writes into a comment whatever the command line of a client had; rows it
-/// takes only with strings in UTF-8.
+/// A record as text. The stock server writes into a comment whatever the command line of a client had; rows
+/// it takes only with strings in UTF-8.
 pub fn text(body: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(body)
 }

@@ -280,8 +280,8 @@ impl Storage {
         Ok(Opened { storage, database, cut })
     }
 
-    /// From now on, rows that change are written with whole values: a file that is compacted first can then be
-    /// read by Open vSwitch before 2.16.
+    /// From now on, rows that change are written with whole values: a file that is compacted first can then
+    /// be read by Open vSwitch before 2.16.
     pub fn write_whole_values(&mut self) {
         self.values = Values::Whole;
     }

@@ -418,8 +418,8 @@ impl<'de> Visitor<'de> for PairSeed<'_> {
     }
 }
 
-/// A single atom of a type, within its constraints or its default: rows that were there when their column came
-/// have that, and later records may show it.
+/// A single atom of a type, within its constraints or its default: rows that were there when their column
+/// came have that, and later records may show it.
 #[derive(Clone, Copy)]
 struct AtomSeed<'a> {
     base: &'a BaseType,
