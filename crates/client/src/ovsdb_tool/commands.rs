@@ -293,3 +293,45 @@ fn version(text: &str) -> Result<[u32; 3], Failure> {
         _ => Err(format!("{text}: not an OVSDB version number in format x.y.z").into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ovsdb::{Datum, TableIdx};
+
+    #[test]
+    fn a_conversion_keeps_what_the_file_means_under_its_own_schema() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let run = |outcome: Outcome| match outcome {
+            Ok(()) => {}
+            Err(Failure::Error(why)) => panic!("{why}"),
+            Err(Failure::Code(code)) => panic!("exit code {code}"),
+        };
+        for (name, max) in [("one", json!(1)), ("many", json!("unlimited"))] {
+            let schema = json!({"name": "Z", "version": "1.0.0", "tables": {"A": {"columns": {
+                "q": {"type": {"key": "integer", "min": 0, "max": max}}}}}});
+            std::fs::write(path(name), schema.to_string()).unwrap();
+        }
+        let settings = Settings::default();
+        run(create(&settings, &[path("db"), path("one")]));
+        let set = |q: Value| {
+            let update = json!(["Z", {"op": "update", "table": "A", "where": [], "row": {"q": q}}]);
+            run(transact(&settings, &[path("db"), update.to_string()]));
+        };
+        run(transact(
+            &settings,
+            &[path("db"), json!(["Z", {"op": "insert", "table": "A", "row": {}}]).to_string()],
+        ));
+        for schema in ["many", "one"] {
+            set(json!(1));
+            set(json!(2));
+            run(convert(&settings, &[path("db"), path(schema)]));
+            let file = open_to_read(Path::new(&path("db"))).unwrap();
+            let database = storage::read(&file, &mut ids()).map_err(|e| e.to_string()).unwrap().database;
+            let q = database.schema().table(TableIdx(0)).find("q").unwrap();
+            let row = database.rows(TableIdx(0)).next().unwrap();
+            assert_eq!(*row.get(q), Datum::scalar(2), "as {schema}");
+        }
+    }
+}
