@@ -333,9 +333,10 @@ impl Runner<'_> {
                 Ok(Measured { points, failed })
                     if !self.session.is_interrupted() || matches!(part, Part::Measure(_)) =>
                 {
-                    points.iter().for_each(print);
                     // Without points it is no step that is over: the next run may find what this one lacks.
                     store.put(id, &points, &failed)?;
+                    // Now that it is kept: what cannot be printed is not lost.
+                    points.iter().for_each(print);
                 }
                 _ if self.session.is_interrupted() => return Err(interrupted(store)),
                 Ok(_) => {}

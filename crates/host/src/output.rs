@@ -22,6 +22,17 @@ pub fn try_out(text: &str) -> std::io::Result<()> {
     checked().and_then(|()| stdout.write_all(text.as_bytes())).and_then(|()| stdout.flush())
 }
 
+/// Writes to standard output now, or ends the program if it cannot be written to. A reader that has gone ends
+/// nothing: for a program that has more to do than to print, or whose exit code says more than that it
+/// printed.
+pub fn out_and_go_on(text: Arguments) {
+    if let Err(error) = try_out(&text.to_string())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        unwritten(&error);
+    }
+}
+
 /// The runtime replaces a closed standard output by `/dev/null`.
 fn checked() -> std::io::Result<()> {
     if base::started::has_stdout() { Ok(()) } else { Err(rustix::io::Errno::BADF.into()) }
