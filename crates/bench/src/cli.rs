@@ -24,9 +24,9 @@ use std::process::ExitCode;
 
 /// Measure this switch, and others beside it.
 ///
-/// Exit code: 0 for success, 1 for a regression, a missed goal or a failed step, 2 for wrong usage, 3 where
-/// this machine lacks what a suite needs. A run in which some of the switches can be measured is a success:
-/// its warnings and its report name the others, with the reason.
+/// Exit code: 0 for success, 1 for a regression, a missed goal or a failed step, 2 for wrong usage or where
+/// nothing can be compared, 3 where this machine lacks what a suite needs. A run in which some of the
+/// switches can be measured is a success: its warnings and its report name the others, with the reason.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]

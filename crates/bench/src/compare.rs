@@ -3,7 +3,8 @@
 //! Each figure of each point that both have is judged by Welch's test on the logarithms of its turns, so that
 //! what is bounded is the ratio. The level is 5 % for the whole comparison: it is divided by the number of
 //! figures, or a hundred figures of the same program would show a regression in most runs. A figure with one
-//! turn has no spread and no verdict.
+//! turn has no spread and no verdict. One that fell to nothing, or rose from it, has no ratio, and is judged
+//! without one.
 
 use crate::lab::switch::Forwards;
 use crate::lab::switch::crosspoint::is_program;
@@ -67,7 +68,8 @@ pub enum Verdict {
     None(String),
 }
 
-/// Compares; a failure of kind `Check` where B is worse.
+/// Compares; a failure of kind `Check` where B is worse, and one of usage where the two say nothing of each
+/// other.
 pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
     let (a, b) = match (a.is_file(), b.is_file()) {
         (true, true) => {
@@ -90,12 +92,31 @@ pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
         worse(&compared).into_iter().map(|what| format!("worse in B: {what}")).collect();
     let failed = b.info.failed.iter().filter(|(step, _)| !a.info.failed.contains_key(*step));
     found.extend(failed.map(|(step, why)| format!("failed in B alone: {step}: {why}")));
-    if found.is_empty() { Ok(()) } else { Err(Failure::Check(found.join("; "))) }
+    if !found.is_empty() {
+        return Err(Failure::Check(found.join("; ")));
+    }
+    if compared.iter().all(|one| matches!(one.verdict, Verdict::None(_))) {
+        let why = "no figure has a verdict, each for the reason beside it";
+        return Err(Failure::Usage(format!("nothing was judged: {why}")));
+    }
+    Ok(())
 }
 
 /// The points that B lacks.
 fn only_in_a<'a>(a: &'a Run, b: &Run) -> Vec<&'a Point> {
     a.points.iter().filter(|point| !b.points.iter().any(|other| other.key() == point.key())).collect()
+}
+
+/// The figures that B lacks at points that it has, each with its point.
+fn figures_only_in_a(a: &Run, b: &Run) -> Vec<String> {
+    let mut lacking = Vec::new();
+    for point in &a.points {
+        let Some(other) = b.points.iter().find(|p| p.key() == point.key()) else { continue };
+        let judged = point.metrics.iter().filter(|(_, metric)| metric.better != Better::Neither);
+        let of_a = judged.filter(|(name, _)| !other.metrics.contains_key(*name));
+        lacking.extend(of_a.map(|(name, _)| what(point, name)));
+    }
+    lacking
 }
 
 /// The figures that are worse in B.
@@ -117,6 +138,9 @@ fn print(compared: &[Compared], a: &Run, b: &Run) {
     for point in only_in_a(a, b) {
         println!("{} {} {}: only in A", point.suite, point.switch, point.load());
     }
+    for what in figures_only_in_a(a, b) {
+        println!("{what}: only in A");
+    }
     for one in compared {
         let verdict = match &one.verdict {
             Verdict::Worse(low, high) => format!("WORSE, B/A {low:.3} to {high:.3}"),
@@ -126,6 +150,11 @@ fn print(compared: &[Compared], a: &Run, b: &Run) {
         };
         println!("{}: {} -> {}: {verdict}", one.what, short(one.a), short(one.b));
     }
+}
+
+/// Suite, switch, load and figure.
+fn what(point: &Point, figure: &str) -> String {
+    format!("{} {} {} {figure}", point.suite, point.switch, point.load())
 }
 
 /// Every figure with a better direction of every point that both runs have.
@@ -141,7 +170,7 @@ pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
     let judged = pairs.iter().filter(|(.., a, b)| a.values.len() > 1 && b.values.len() > 1).count();
     let level = LEVEL / judged.max(1) as f64;
     let compared = |(point, other, name, a, b): &(&Point, &Point, &String, &Metric, &Metric)| Compared {
-        what: format!("{} {} {} {name}", point.suite, point.switch, point.load()),
+        what: what(point, name),
         a: a.median(),
         b: b.median(),
         verdict: match refusal_of(point, other, name) {
@@ -287,6 +316,9 @@ fn step<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> f64 {
     let places = values.clone().map(|v| v.to_string().split_once('.').map_or(0, |(_, places)| places.len()));
     let least = values.copied().fold(f64::INFINITY, f64::min);
     0.1_f64.powi(places.max().unwrap_or(0) as i32) / least
+    if let Some(verdict) = judge_nothing(a, b) {
+        return verdict;
+    }
 }
 
 /// Bounds of the ratio of the geometric means of `b` and `a`, by Welch's test at this level.
@@ -304,6 +336,22 @@ fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
     if variance == 0.0 {
         return (difference.exp(), difference.exp());
     }
+/// The verdict where a rate fell to nothing in any turn, or a cost rose from nothing in all; and the other way
+/// round. No test is needed to see either.
+fn judge_nothing(a: &Metric, b: &Metric) -> Option<Verdict> {
+    let has_some = |of: &Metric| of.values.iter().all(|v| *v > 0.0 && v.is_finite());
+    let fails = |of: &Metric| of.values.contains(&0.0);
+    let is_nothing = |of: &Metric| of.values.iter().all(|v| *v == 0.0);
+    let (to_nothing, from_nothing) = (0.0, f64::INFINITY);
+    match a.better {
+        Better::Higher if has_some(a) && fails(b) => Some(Verdict::Worse(to_nothing, to_nothing)),
+        Better::Higher if fails(a) && has_some(b) => Some(Verdict::Better(from_nothing, from_nothing)),
+        Better::Lower if is_nothing(a) && has_some(b) => Some(Verdict::Worse(from_nothing, from_nothing)),
+        Better::Lower if has_some(a) && is_nothing(b) => Some(Verdict::Better(to_nothing, to_nothing)),
+        _ => None,
+    }
+}
+
     let freedom = variance.powi(2) / (var_a.powi(2) / (n_a - 1.0) + var_b.powi(2) / (n_b - 1.0));
     let half = student_quantile(freedom.max(1.0), level) * variance.sqrt();
     ((difference - half).exp(), (difference + half).exp())
@@ -437,20 +485,70 @@ mod tests {
         assert!(matches!(judged(12.0, 14.0), Verdict::Worse(..)));
         assert!(matches!(judged(12.5, 12.0), Verdict::Better(..)));
         assert!(matches!(judged(1_000_000.0, 1_000_100.0), Verdict::Worse(..)));
+    /// A run on disk, with steps that failed.
+    fn write(dir: &TempDir, name: &str, points: &[Point], failed: &[&str]) -> std::path::PathBuf {
+        let path = dir.0.join(name);
+        let info = RunInfo { schema: SCHEMA.into(), ..RunInfo::default() };
+        let mut store = store::Store::open(&path, false, info).unwrap();
+        store.put("p2p.exact", points, &Default::default()).unwrap();
+        failed.iter().for_each(|step| store.fail(step, "it died").unwrap());
+        path
+    }
+
     }
 
     #[test]
     fn a_step_that_fails_in_b_alone_is_a_failure_and_what_b_lacks_is_named() {
         let dir = TempDir::new("compared").unwrap();
-        let write = |name: &str, points: &[Point], failed: &[&str]| {
-            let path = dir.0.join(name);
-            let mut store =
-                store::Store::open(&path, false, RunInfo { schema: SCHEMA.into(), ..RunInfo::default() });
-            let store = store.as_mut().unwrap();
-            store.put("p2p.exact", points, &Default::default()).unwrap();
-            failed.iter().for_each(|step| store.fail(step, "it died").unwrap());
-            path
-        };
+        let write = |name: &str, points: &[Point], failed: &[&str]| write(&dir, name, points, failed);
+    #[test]
+    fn a_rate_that_fell_to_nothing_and_a_cost_that_rose_from_it_are_worse() {
+        let judged = |a: [f64; 3], b: [f64; 3], better| verdict(&a, &b, better);
+        let (some, none, once) = ([9e4, 1e5, 1.1e5], [0.0; 3], [9e4, 0.0, 1.1e5]);
+        assert!(matches!(judged(some, none, Better::Higher), Verdict::Worse(..)));
+        assert!(matches!(judged(some, once, Better::Higher), Verdict::Worse(..)));
+        assert!(matches!(judged(once, some, Better::Higher), Verdict::Better(..)));
+        assert!(matches!(judged(none, some, Better::Lower), Verdict::Worse(..)));
+        assert!(matches!(judged(some, none, Better::Lower), Verdict::Better(..)));
+        assert!(matches!(judged(none, none, Better::Higher), Verdict::None(_)));
+        assert!(matches!(judged(none, once, Better::Lower), Verdict::None(_)), "one turn may be chance");
+    }
+
+    #[test]
+    fn figures_that_b_lacks_are_named_and_where_nothing_was_judged_there_is_no_success() {
+        let dir = TempDir::new("lacking").unwrap();
+        let a = run_of(&[100.0, 101.0], Better::Lower);
+        let mut b = a.clone();
+        b.points[0].metrics.clear();
+        b.points[0].metrics.insert("other".into(), Metric::new("", Better::Lower, vec![1.0, 1.1]));
+        assert_eq!(figures_only_in_a(&a, &b), ["p2p crosspoint  cost"]);
+        assert!(figures_only_in_a(&a, &a).is_empty());
+        let once = write(&dir, "once", &run_of(&[100.0], Better::Lower).points, &[]);
+        let error = run(&once, &once).unwrap_err();
+        assert!(error.code() == 2 && error.to_string().contains("nothing was judged"), "{error}");
+    }
+
+    /// It runs itself once more: there nobody reads standard output.
+    #[test]
+    fn a_reader_that_goes_away_makes_no_success_of_a_regression() {
+        const RUNS: &str = "CROSSPOINT_BENCH_TEST_RUNS";
+        if let Some(runs) = std::env::var_os(RUNS) {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            rustix::stdio::dup2_stdout(&writer).unwrap();
+            let code = run(&Path::new(&runs).join("a"), &Path::new(&runs).join("b"));
+            std::process::exit(code.map_or_else(|failure| failure.code().into(), |()| 0));
+        }
+        let dir = TempDir::new("unread").unwrap();
+        for (name, values) in [("a", [100.0, 101.0]), ("b", [200.0, 201.0])] {
+            write(&dir, name, &run_of(&values, Better::Lower).points, &[]);
+        }
+        let name = "compare::tests::a_reader_that_goes_away_makes_no_success_of_a_regression";
+        let mut itself = Command::new(std::env::current_exe().unwrap());
+        let output = itself.args(["--exact", name]).env(RUNS, &dir.0).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+
         let points = run_of(&[100.0, 101.0], Better::Lower).points;
         let (a, b) = (write("a", &points, &["pvp"]), write("b", &points, &["pvp"]));
         assert!(run(&a, &b).is_ok());

@@ -115,6 +115,10 @@ pub fn words(figure: &str) -> &str {
 
 /// A factor as readers see it.
 pub fn times(factor: f64) -> String {
+    // One of the two is nothing.
+    if factor.is_infinite() {
+        return "∞".into();
+    }
     if factor >= 10.0 { format!("{factor:.0}") } else { format!("{factor:.2}") }
 }
 

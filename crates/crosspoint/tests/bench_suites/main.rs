@@ -259,8 +259,9 @@ fn a_loss_beyond_the_noise_exits_with_1_and_other_conditions_give_no_ratio() {
     let good = write("good", "[100, 101, 99]", 256);
     let (code, out, said) = run(&["compare", &good, &write("bad", "[120, 121, 119]", 256)]);
     assert!(code == 1 && out.contains("WORSE") && said.contains("worse in B: p2p crosspoint"), "{out}{said}");
-    let (code, out, _) = run(&["compare", &good, &write("other", "[120, 121, 119]", 1024)]);
-    assert!(code == 0 && out.contains("conditions differ: descriptors 256 and 1024"), "{out}");
+    let (code, out, said) = run(&["compare", &good, &write("other", "[120, 121, 119]", 1024)]);
+    assert!(code == 2 && out.contains("conditions differ: descriptors 256 and 1024"), "{out}");
+    assert!(said.contains("nothing was judged"), "{said}");
     assert!(!out.contains("B/A"), "{out}");
 }
 
