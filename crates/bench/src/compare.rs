@@ -14,7 +14,7 @@ use crate::process::TempDir;
 use crate::result::account::Account;
 use crate::result::rows::RowFile;
 use crate::result::store;
-use crate::result::{BATCH, Better, HUGE_PAGES, Metric, Point, Run};
+use crate::result::{BATCH, Better, HUGE_PAGES, MISSES_MAX, Metric, Point, Run};
 use crate::session::{Ended, Session};
 use crate::stats::{short, student_quantile};
 use crate::units::Failure;
@@ -212,11 +212,33 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
         Some(format!("the limit was {limit}"))
     };
     let is_of_cost = figure.contains("cycles") && is_measured;
-    match refusal(a, b) {
+    let refused = match refusal(a, b) {
         Some(why) if is_of_cost && why.starts_with("the limit") => None,
         None => of_time(),
         why => why,
+    };
+    refused.or_else(|| misses(a, b))
+}
+
+/// Suites whose flows are all known before a turn begins.
+const OF_KNOWN_FLOWS: [&str; 4] = ["p2p", "prefix-vs-exact", "pvp", "conntrack"];
+
+/// Why two switches allow no ratio of what they do with packets of known flows: one of them knew some no
+/// more. Of two builds of one switch, the cost of that is a difference like any other.
+fn misses(a: &Point, b: &Point) -> Option<String> {
+    let are_known = |point: &Point| {
+        let is_new = point.labels.get("what").is_some_and(|what| what == "new");
+        OF_KNOWN_FLOWS.contains(&&*point.suite) && !is_new
+    };
+    if a.switch == b.switch || !are_known(a) {
+        return None;
     }
+    [a, b].into_iter().find_map(|point| {
+        let share = point.metrics.get("miss_ratio")?.median();
+        let percent = share * 100.0;
+        (share > MISSES_MAX)
+            .then(|| format!("{} missed its caches for {percent:.1} % of the packets", point.switch))
+    })
 }
 
 /// Whether a figure was taken at a rate that a search found, and is not what the search was for.
@@ -294,6 +316,9 @@ fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
     if a.values.len() < 2 || b.values.len() < 2 {
         return Verdict::None("one turn has no spread".into());
     }
+    if let Some(verdict) = judge_nothing(a, b) {
+        return verdict;
+    }
     if a.values.iter().chain(&b.values).any(|v| *v <= 0.0 || !v.is_finite()) {
         return Verdict::None("values that are not above 0 have no ratio".into());
     }
@@ -311,14 +336,27 @@ fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
     }
 }
 
+/// The verdict where a rate fell to nothing in any turn, or a cost rose from nothing in all; and the other
+/// way round. No test is needed to see either.
+fn judge_nothing(a: &Metric, b: &Metric) -> Option<Verdict> {
+    let has_some = |of: &Metric| of.values.iter().all(|v| *v > 0.0 && v.is_finite());
+    let fails = |of: &Metric| of.values.contains(&0.0);
+    let is_nothing = |of: &Metric| of.values.iter().all(|v| *v == 0.0);
+    let (to_nothing, from_nothing) = (0.0, f64::INFINITY);
+    match a.better {
+        Better::Higher if has_some(a) && fails(b) => Some(Verdict::Worse(to_nothing, to_nothing)),
+        Better::Higher if fails(a) && has_some(b) => Some(Verdict::Better(from_nothing, from_nothing)),
+        Better::Lower if is_nothing(a) && has_some(b) => Some(Verdict::Worse(from_nothing, from_nothing)),
+        Better::Lower if has_some(a) && is_nothing(b) => Some(Verdict::Better(to_nothing, to_nothing)),
+        _ => None,
+    }
+}
+
 /// The decimal step in which all values are written, in ratio to the least of them.
 fn step<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> f64 {
     let places = values.clone().map(|v| v.to_string().split_once('.').map_or(0, |(_, places)| places.len()));
     let least = values.copied().fold(f64::INFINITY, f64::min);
     0.1_f64.powi(places.max().unwrap_or(0) as i32) / least
-    if let Some(verdict) = judge_nothing(a, b) {
-        return verdict;
-    }
 }
 
 /// Bounds of the ratio of the geometric means of `b` and `a`, by Welch's test at this level.
@@ -336,22 +374,6 @@ fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
     if variance == 0.0 {
         return (difference.exp(), difference.exp());
     }
-/// The verdict where a rate fell to nothing in any turn, or a cost rose from nothing in all; and the other way
-/// round. No test is needed to see either.
-fn judge_nothing(a: &Metric, b: &Metric) -> Option<Verdict> {
-    let has_some = |of: &Metric| of.values.iter().all(|v| *v > 0.0 && v.is_finite());
-    let fails = |of: &Metric| of.values.contains(&0.0);
-    let is_nothing = |of: &Metric| of.values.iter().all(|v| *v == 0.0);
-    let (to_nothing, from_nothing) = (0.0, f64::INFINITY);
-    match a.better {
-        Better::Higher if has_some(a) && fails(b) => Some(Verdict::Worse(to_nothing, to_nothing)),
-        Better::Higher if fails(a) && has_some(b) => Some(Verdict::Better(from_nothing, from_nothing)),
-        Better::Lower if is_nothing(a) && has_some(b) => Some(Verdict::Worse(from_nothing, from_nothing)),
-        Better::Lower if has_some(a) && is_nothing(b) => Some(Verdict::Better(to_nothing, to_nothing)),
-        _ => None,
-    }
-}
-
     let freedom = variance.powi(2) / (var_a.powi(2) / (n_a - 1.0) + var_b.powi(2) / (n_b - 1.0));
     let half = student_quantile(freedom.max(1.0), level) * variance.sqrt();
     ((difference - half).exp(), (difference + half).exp())
@@ -463,6 +485,16 @@ mod tests {
         Run { points: vec![point], ..Run::default() }
     }
 
+    /// A run on disk, with steps that failed.
+    fn write(dir: &TempDir, name: &str, points: &[Point], failed: &[&str]) -> std::path::PathBuf {
+        let path = dir.0.join(name);
+        let info = RunInfo { schema: SCHEMA.into(), ..RunInfo::default() };
+        let mut store = store::Store::open(&path, false, info).unwrap();
+        store.put("p2p.exact", points, &Default::default()).unwrap();
+        failed.iter().for_each(|step| store.fail(step, "it died").unwrap());
+        path
+    }
+
     fn verdict(a: &[f64], b: &[f64], better: Better) -> Verdict {
         compare(&run_of(a, better), &run_of(b, better)).remove(0).verdict
     }
@@ -477,30 +509,6 @@ mod tests {
         assert!(matches!(verdict(&[1.0], &[9.0], Better::Lower), Verdict::None(_)));
     }
 
-    #[test]
-    fn a_difference_of_one_step_of_a_figure_is_none_however_often_it_is_read() {
-        let judged = |a: f64, b: f64| verdict(&[a; 7], &[b; 7], Better::Lower);
-        assert!(matches!(judged(12.0, 13.0), Verdict::Same(..)), "of 12.4 and 12.6");
-        assert!(matches!(judged(0.03, 0.02), Verdict::Same(..)));
-        assert!(matches!(judged(12.0, 14.0), Verdict::Worse(..)));
-        assert!(matches!(judged(12.5, 12.0), Verdict::Better(..)));
-        assert!(matches!(judged(1_000_000.0, 1_000_100.0), Verdict::Worse(..)));
-    /// A run on disk, with steps that failed.
-    fn write(dir: &TempDir, name: &str, points: &[Point], failed: &[&str]) -> std::path::PathBuf {
-        let path = dir.0.join(name);
-        let info = RunInfo { schema: SCHEMA.into(), ..RunInfo::default() };
-        let mut store = store::Store::open(&path, false, info).unwrap();
-        store.put("p2p.exact", points, &Default::default()).unwrap();
-        failed.iter().for_each(|step| store.fail(step, "it died").unwrap());
-        path
-    }
-
-    }
-
-    #[test]
-    fn a_step_that_fails_in_b_alone_is_a_failure_and_what_b_lacks_is_named() {
-        let dir = TempDir::new("compared").unwrap();
-        let write = |name: &str, points: &[Point], failed: &[&str]| write(&dir, name, points, failed);
     #[test]
     fn a_rate_that_fell_to_nothing_and_a_cost_that_rose_from_it_are_worse() {
         let judged = |a: [f64; 3], b: [f64; 3], better| verdict(&a, &b, better);
@@ -549,6 +557,20 @@ mod tests {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
 
+    #[test]
+    fn a_difference_of_one_step_of_a_figure_is_none_however_often_it_is_read() {
+        let judged = |a: f64, b: f64| verdict(&[a; 7], &[b; 7], Better::Lower);
+        assert!(matches!(judged(12.0, 13.0), Verdict::Same(..)), "of 12.4 and 12.6");
+        assert!(matches!(judged(0.03, 0.02), Verdict::Same(..)));
+        assert!(matches!(judged(12.0, 14.0), Verdict::Worse(..)));
+        assert!(matches!(judged(12.5, 12.0), Verdict::Better(..)));
+        assert!(matches!(judged(1_000_000.0, 1_000_100.0), Verdict::Worse(..)));
+    }
+
+    #[test]
+    fn a_step_that_fails_in_b_alone_is_a_failure_and_what_b_lacks_is_named() {
+        let dir = TempDir::new("compared").unwrap();
+        let write = |name: &str, points: &[Point], failed: &[&str]| write(&dir, name, points, failed);
         let points = run_of(&[100.0, 101.0], Better::Lower).points;
         let (a, b) = (write("a", &points, &["pvp"]), write("b", &points, &["pvp"]));
         assert!(run(&a, &b).is_ok());
@@ -627,6 +649,29 @@ mod tests {
         assert_eq!(refusal("cycles_per_packet"), None);
         let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
         assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
+    }
+
+    #[test]
+    fn a_switch_that_missed_its_caches_has_no_cost_of_switching_beside_another() {
+        let point = |suite: &str, switch: &str, what: &str, missed: f64| {
+            let mut point = Point { suite: suite.into(), switch: switch.into(), ..Point::default() };
+            point.labels.insert("what".into(), what.into());
+            point.metrics.insert("miss_ratio".into(), Metric::new("ratio", Better::Neither, vec![missed]));
+            point
+        };
+        let refused = |suite: &str, what: &str, (a, of_a): (&str, f64), (b, of_b): (&str, f64)| {
+            let (a, b) = (point(suite, a, what, of_a), point(suite, b, what, of_b));
+            refusal_of(&a, &b, "switching_cycles_per_packet")
+        };
+        let why = refused("p2p", "", ("crosspoint", 0.0), ("ovs-dpdk", 0.047)).unwrap();
+        assert_eq!(why, "ovs-dpdk missed its caches for 4.7 % of the packets");
+        assert!(refused("pvp", "", ("crosspoint", 0.002), ("ovs-dpdk", 0.0)).is_some());
+        assert!(refused("p2p", "", ("crosspoint", 0.0), ("ovs-dpdk", 0.001)).is_none());
+        // These are about misses, or of one switch.
+        assert!(refused("masks", "", ("crosspoint", 0.0), ("ovs-dpdk", 0.5)).is_none());
+        assert!(refused("conntrack", "new", ("crosspoint", 0.0), ("ovs-dpdk", 0.5)).is_none());
+        assert!(refused("conntrack", "established", ("crosspoint", 0.0), ("ovs-dpdk", 0.5)).is_some());
+        assert!(refused("p2p", "", ("crosspoint", 0.0), ("crosspoint", 0.5)).is_none());
     }
 
     #[test]

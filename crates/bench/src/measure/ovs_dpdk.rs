@@ -1,12 +1,16 @@
 //! Debian's Open vSwitch with its user-space datapath on DPDK, run for comparison: a database server and a
 //! daemon of our own in a directory of our own, controlled by the stock tools, stopped (SIGSTOP) while
 //! another switch is measured.
+//!
+//! Its cache has room for all flows, as ours has: by default its limit begins at 10,000 flows, grows by 1,000
+//! a look at them, and falls to a fraction where a look took long, which a stop in the middle of one does.
+//! Flows that were idle while it was stopped stay, too.
 
 use crate::machine::conditions::{self, BURST};
 use crate::machine::huge_pages::HugePages;
 use crate::machine::lease;
 use crate::machine::turns::turn;
-use crate::measure::rig::{Sample, WORKER_CPU, limit_bursts};
+use crate::measure::rig::{Sample, WARM_UP_CPU_NS_MAX, WARM_UP_LOOK, WORKER_CPU, limit_bursts};
 use crate::process::{Process, TempDir, run, wait_for};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +20,11 @@ const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// Named by us: the daemon's own name for it has the program's name and process id in it.
 const CONTROL_SOCKET: &str = "peer.ctl";
+
+/// Cached flows for which it has room: twice those of a million connections, which have two each.
+const FLOWS_MAX: &str = "4000000";
+/// How long a flow may be idle, in milliseconds: an hour, in which all others have had their turn.
+const IDLE_MAX_MS: &str = "3600000";
 
 /// Open vSwitch with DPDK.
 pub struct OvsDpdk {
@@ -58,6 +67,8 @@ impl OvsDpdk {
             "other_config:dpdk-lcore-mask=0x1",
             "other_config:dpdk-alloc-mem=1536",
             &format!("other_config:pmd-cpu-mask={mask}"),
+            &format!("other_config:flow-limit={FLOWS_MAX}"),
+            &format!("other_config:max-idle={IDLE_MAX_MS}"),
             "other_config:dpdk-extra=\"--no-pci --file-prefix=crosspoint-peer\"",
         ])?;
         let database_socket = format!("unix:{}/db.sock", dir.0.display());
@@ -69,6 +80,7 @@ impl OvsDpdk {
             OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0, source_names: Vec::new() };
         peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
         peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
+        peer_up.make_room()?;
         conditions::note("ovs-dpdk", peer_up.daemon.0.id(), BURST);
         Ok(peer_up)
     }
@@ -100,12 +112,19 @@ impl OvsDpdk {
         Ok(())
     }
 
-    /// Replaces all rules by those of a file in `ovs-ofctl`'s syntax.
+    /// Gives its cache room for all flows now. What the database says is only how far it may grow.
+    fn make_room(&self) -> Result<(), String> {
+        self.appctl(&["upcall/set-flow-limit", FLOWS_MAX]).map(drop)
+    }
+
+    /// Replaces all rules by those of a file in `ovs-ofctl`'s syntax. Its cache is then empty: flows of
+    /// before would stay as long as they may be idle.
     pub fn set_rules(&self, text: &str) -> Result<(), String> {
         let file = self.dir.0.join("rules");
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         self.ofctl(&["del-flows", "br0"])?;
-        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
+        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()])?;
+        self.appctl(&["revalidator/purge"]).map(drop)
     }
 
     /// Teaches it where an address is, as a static entry.
@@ -239,14 +258,37 @@ impl OvsDpdk {
         Ok((cpu, busy, number("idle cycles").unwrap_or(0)))
     }
 
-    /// Stops it from running at all.
-    pub fn pause(&self) {
+    /// Stops it from running at all, between two looks at its cached flows.
+    pub fn pause(&self) -> Result<(), String> {
+        self.appctl(&["revalidator/wait"])?;
         self.daemon.pause();
+        Ok(())
     }
 
-    /// Lets it run on.
-    pub fn resume(&self) {
+    /// Lets it run on, with room for all flows even if the last look at them was slow.
+    pub fn resume(&self) -> Result<(), String> {
         self.daemon.resume();
+        self.make_room()
+    }
+
+    /// Lets it run until its caches have settled: no misses for a while, or as long as
+    /// [ours](crate::measure::rig::Rig::warm_up) would be given.
+    pub fn warm_up(&self, least: Duration) -> Result<(), String> {
+        std::thread::sleep(least);
+        let start = self.reading()?.1;
+        loop {
+            let before = self.lookups()?.1;
+            std::thread::sleep(WARM_UP_LOOK);
+            if self.lookups()?.1 == before || self.reading()?.1 - start > WARM_UP_CPU_NS_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Packets received by its polling thread, and those that no cache knew.
+    pub fn lookups(&self) -> Result<(u64, u64), String> {
+        let counts = self.reading()?.0;
+        Ok((counts[0] as u64, (counts[4] + counts[5]) as u64))
     }
 
     /// Measures its polling thread for a while, which is a turn.

@@ -15,6 +15,7 @@ use crate::measure::rows::Rows;
 use crate::measure::testpmd::{self, Floor};
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
+use crate::result::MISSES_MAX;
 use crate::stats::median;
 use crate::units::{Failure, count};
 use base::PortNo;
@@ -28,9 +29,6 @@ use switch::control::FlowMod;
 
 /// The peer's packet memory holds no more packets than this.
 const PEER_FLOWS_MAX: usize = 250_000;
-/// A row that missed more than this is no lookup figure.
-const MISSES_MAX: f64 = 0.001;
-
 /// The rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -185,6 +183,10 @@ fn print_row(row: &Row) {
 fn compare(rows: &[Row], goals: &mut Goals) {
     let find = |name: &str| rows.iter().find(|r| r.switch == name);
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
+    if let Some(missed) = [ours, theirs].into_iter().find(|row| !row.is_lookup_figure()) {
+        println!("    no ratio of switching costs, since {} missed its caches", missed.switch);
+        return;
+    }
     let costs = |row: &Row| row.raw.iter().zip(&row.raw_io).map(|(all, io)| all - io).collect::<Vec<f64>>();
     let ratios: Vec<f64> = costs(ours).iter().zip(costs(theirs)).map(|(o, t)| o / t).collect();
     let ratio = ours.switching_cost() / theirs.switching_cost();
@@ -210,10 +212,10 @@ fn point(
         .with_files_beside([pcap]);
     let sink = PortSpec::new("sink", "null", PortNo(2));
     if let Some(peer) = &mut peer {
-        peer.resume();
+        peer.resume()?;
         peer.drop_source()?;
         peer.set_rules(&rules_text(args.rules, flows))?;
-        peer.pause();
+        peer.pause()?;
     }
     let mut rig = Rig::new(Config::default())?;
     rig.add_port(&sink)?;
@@ -226,13 +228,13 @@ fn point(
     }
     if let Some(peer) = &mut peer {
         rig.detach(PortNo(1))?;
-        peer.resume();
+        peer.resume()?;
         peer.set_source(pcap)?;
         if args.rules == Rules::Normal {
             peer.set_mac("sink", &DST_MAC.to_string())?;
         }
-        std::thread::sleep(Duration::from_secs(2));
-        peer.pause();
+        peer.warm_up(Duration::from_secs(2))?;
+        peer.pause()?;
         rig.add_port(&source)?;
     }
     rig.warm_up(settle(if flows > 10_000 { 4_000 } else { 1_500 }, args.common.turn_ms));
@@ -244,10 +246,10 @@ fn point(
         rig.detach(PortNo(1))?;
         our_floors.push(turn("crosspoint", || io_floor::measure(&source, &sink, time))?);
         if let Some(peer) = &mut peer {
-            peer.resume();
-            std::thread::sleep(Duration::from_millis(300));
+            peer.resume()?;
+            peer.warm_up(Duration::from_millis(300))?;
             theirs.push(peer.measure(time)?);
-            peer.pause();
+            peer.pause()?;
             their_floors.push(testpmd::measure(pcap, time)?);
         }
         rig.add_port(&source)?;

@@ -18,12 +18,13 @@ use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::p2p::Peer;
 use crate::measure::pvp_guests::{self, Route};
 use crate::measure::pvp_types::{
-    Args, GUEST, GuestKind, Lost, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
+    Args, GUEST, GuestKind, Lost, RING_SIZE, Row, SINK, SOURCE, Turn, Way, miss_ratio, row, rules, rules_text,
 };
-use crate::measure::rig::{DRIVER_CPU, Rig, settle};
+use crate::measure::rig::{DRIVER_CPU, Meter, Rig, settle};
 use crate::measure::rows::Rows;
 use crate::measure::trial::Goals;
 use crate::process::{Process, TempDir};
+use crate::result::MISSES_MAX;
 use base::PortNo;
 use datapath::Config;
 use packet::LinkState;
@@ -111,6 +112,10 @@ fn compare(rows: &[Row], goals: &mut Goals) {
         |over: &[f64], under: &[f64]| over.iter().zip(under).map(|(o, u)| o / u).collect::<Vec<f64>>();
     let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
     println!("    packets per busy CPU-second in ratio to the peer's: {ratio:.2}");
+    if let Some(missed) = [ours, theirs].into_iter().find(|row| row.miss_ratio > MISSES_MAX) {
+        println!("    no ratio of rates or costs, since {} missed its caches", missed.switch);
+        return;
+    }
     if let Some(loss) = ours.loss_allowed {
         println!("    rate in ratio to the peer's: {:.2}", ours.mpps / theirs.mpps);
         if let Some(goal) = goal(ours, "mpps") {
@@ -196,7 +201,7 @@ fn point(
     let their_socket = dir.join("theirs");
     let their_guest = match &mut peer {
         Some(peer) => {
-            peer.resume();
+            peer.resume()?;
             peer.drop_source()?;
             peer.drop_port("vhost")?;
             peer.set_rules(&rules_text(flows, Some(SINK)))?;
@@ -206,8 +211,8 @@ fn point(
             // It connects, then the guest's driver starts; only then may packets arrive.
             std::thread::sleep(Duration::from_secs(3));
             peer.set_source(pcap)?;
-            std::thread::sleep(Duration::from_secs(3));
-            peer.pause();
+            peer.warm_up(Duration::from_secs(3))?;
+            peer.pause()?;
             guest.process.pause();
             Some(guest)
         }
@@ -235,10 +240,10 @@ fn point(
             rig.detach(SOURCE)?;
             our_guest.process.pause();
             their_guest.process.resume();
-            peer.resume();
-            std::thread::sleep(Duration::from_millis(500));
+            peer.resume()?;
+            peer.warm_up(Duration::from_millis(500))?;
             theirs.push(turn("ovs-dpdk", || their_turn(peer, their_guest, time))?);
-            peer.pause();
+            peer.pause()?;
             their_guest.process.pause();
             our_guest.process.resume();
             rig.add_port(&source)?;
@@ -282,6 +287,7 @@ fn our_turn(rig: &mut Rig, guest: &Guest, time: Duration) -> Turn {
             cpu_ns: base::clock::cpu_time_ns(rig.datapath.worker_thread_id(0)).unwrap_or(0),
             busy: worker.busy_cycles.get(),
             idle: worker.idle_cycles.get(),
+            lookups: Meter::read(rig).lookups(),
             guest_cpu_s: guest.cpu_s(),
             at: Instant::now(),
         }
@@ -310,8 +316,21 @@ fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, Str
             ("sink", "TX", "packets"),
         ])?;
         let (cpu_ns, busy, idle) = peer.busy_reading()?;
+        let lookups = peer.lookups()?;
         let (guest_cpu_s, at) = (guest.cpu_s(), Instant::now());
-        Ok(Reading { offered, given, refused, taken, delivered, cpu_ns, busy, idle, guest_cpu_s, at })
+        Ok(Reading {
+            offered,
+            given,
+            refused,
+            taken,
+            delivered,
+            cpu_ns,
+            busy,
+            idle,
+            lookups,
+            guest_cpu_s,
+            at,
+        })
     };
     let before = reading()?;
     std::thread::sleep(time);
@@ -329,6 +348,8 @@ struct Reading {
     cpu_ns: u64,
     busy: u64,
     idle: u64,
+    /// Packets received, and those that no cache knew.
+    lookups: (u64, u64),
     guest_cpu_s: f64,
     at: Instant,
 }
@@ -352,6 +373,7 @@ impl Reading {
             from_before: taken.saturating_sub(given),
             cpu_s: (self.cpu_ns - before.cpu_ns) as f64 / 1e9,
             busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+            miss_ratio: miss_ratio(self.lookups, before.lookups),
             guest_cpu_s: self.guest_cpu_s - before.guest_cpu_s,
         }
     }

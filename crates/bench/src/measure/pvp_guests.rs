@@ -14,8 +14,10 @@
 use crate::machine::turns;
 use crate::machine::watch::Watch;
 use crate::measure::ovs_dpdk::OvsDpdk;
-use crate::measure::pvp_types::{Args, GUEST, Lost, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
-use crate::measure::rig::{DRIVER_CPU, Rig, settle};
+use crate::measure::pvp_types::{
+    Args, GUEST, Lost, RING_SIZE, Row, SOURCE, Turn, miss_ratio, row, rules, rules_text,
+};
+use crate::measure::rig::{DRIVER_CPU, Meter, Rig, WARM_UP_CPU_NS_MAX, WARM_UP_LOOK, settle};
 use base::PortNo;
 use base::clock::tsc;
 use datapath::Config;
@@ -224,6 +226,8 @@ trait Switch {
     fn run_for(&mut self, time: Duration);
     /// CPU time in seconds, cycles busy, cycles idle.
     fn reading(&self) -> Result<(f64, u64, u64), String>;
+    /// Packets received, and those that no cache knew.
+    fn lookups(&self) -> Result<(u64, u64), String>;
     /// Packets for which the guests' rings had no room.
     fn dropped(&self) -> Result<u64, String>;
 
@@ -255,6 +259,7 @@ trait Switch {
             self.tester().set_rate(rate);
         }
         let start = Instant::now();
+        let lookups = self.lookups()?;
         let (before, load_before) = (self.tester().reading(), self.reading()?);
         self.run_for(time);
         let seconds = start.elapsed().as_secs_f64();
@@ -262,6 +267,7 @@ trait Switch {
             self.drain();
         }
         let (after, load_after) = (self.tester().reading(), self.reading()?);
+        let miss_ratio = miss_ratio(self.lookups()?, lookups);
         self.drain();
         let empty_after = (self.tester().reading(), self.tester().not_sent(), self.dropped()?);
         turns::note(self.name(), watch.end());
@@ -281,6 +287,7 @@ trait Switch {
             from_before: 0,
             cpu_s: load_after.0 - load_before.0,
             busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+            miss_ratio,
             guest_cpu_s: after.2 - before.2,
         })
     }
@@ -310,6 +317,10 @@ impl Switch for Ours {
         Ok((cpu as f64 / 1e9, worker.busy_cycles.get(), worker.idle_cycles.get()))
     }
 
+    fn lookups(&self) -> Result<(u64, u64), String> {
+        Ok(Meter::read(&self.rig).lookups())
+    }
+
     fn dropped(&self) -> Result<u64, String> {
         let of = |no: PortNo| self.rig.datapath.port_stats(no).tx_dropped;
         Ok(of(SOURCE) + of(GUEST))
@@ -337,6 +348,10 @@ impl Switch for Theirs<'_> {
     fn reading(&self) -> Result<(f64, u64, u64), String> {
         let (cpu, busy, idle) = self.peer.busy_reading()?;
         Ok((cpu as f64 / 1e9, busy, idle))
+    }
+
+    fn lookups(&self) -> Result<(u64, u64), String> {
+        self.peer.lookups()
     }
 
     fn dropped(&self) -> Result<u64, String> {
@@ -414,10 +429,10 @@ pub fn point(
     warm_up(&mut ours, args.common.turn_ms)?;
     let mut theirs = match peer {
         Some(peer) => {
-            peer.resume();
+            peer.resume()?;
             let mut theirs = theirs(peer, sockets("theirs"), frames, route, flows)?;
             warm_up(&mut theirs, args.common.turn_ms)?;
-            theirs.peer.pause();
+            theirs.peer.pause()?;
             Some(theirs)
         }
         None => None,
@@ -427,25 +442,39 @@ pub fn point(
         our_turns.push(measure(&mut ours)?);
         // Our worker sleeps while nothing comes.
         if let Some(theirs) = &mut theirs {
-            theirs.peer.resume();
+            theirs.peer.resume()?;
             std::thread::sleep(Duration::from_millis(300));
             their_turns.push(measure(theirs)?);
-            theirs.peer.pause();
+            theirs.peer.pause()?;
         }
     }
     let mut rows = vec![row(ours.name(), args, size, flows, &our_turns)];
     if let Some(theirs) = theirs {
         rows.push(row(theirs.name(), args, size, flows, &their_turns));
-        theirs.peer.resume();
+        theirs.peer.resume()?;
         theirs.peer.drop_port("vhost")?;
         theirs.peer.drop_port("vhost2")?;
     }
     Ok(rows)
 }
 
+/// Either switch, by the same rule as [`Rig::warm_up`].
 fn warm_up(switch: &mut dyn Switch, turn_ms: u64) -> Result<(), String> {
     let turn = switch.turn(UNPACED, settle(1_500, turn_ms))?;
-    if turn.delivered == 0 { Err("nothing came through the switch".into()) } else { Ok(()) }
+    if turn.delivered == 0 {
+        return Err("nothing came through the switch".into());
+    }
+    let start_s = switch.reading()?.0;
+    switch.tester().set_rate(UNPACED);
+    loop {
+        let before = switch.lookups()?.1;
+        switch.run_for(WARM_UP_LOOK);
+        let cpu_ns = (switch.reading()?.0 - start_s) * 1e9;
+        if switch.lookups()?.1 == before || cpu_ns > WARM_UP_CPU_NS_MAX as f64 {
+            switch.drain();
+            return Ok(());
+        }
+    }
 }
 
 /// The turn with the highest rate found at which no more than this share of the packets is lost.

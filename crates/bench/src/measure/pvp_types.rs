@@ -91,6 +91,8 @@ pub struct Row {
     /// memory, packets in flight when a turn begins and ends (at most as many as the guest's two rings hold)
     /// are counted at one end only: if next to nothing is lost in a short turn, this may be slightly below 0.
     pub loss: f64,
+    /// Lookups that no cache answered, of the packets that the switch received.
+    pub miss_ratio: f64,
     /// Share of a processor.
     pub cpu_switch: f64,
     pub cpu_guest: f64,
@@ -120,7 +122,14 @@ pub struct Turn {
     pub cpu_s: f64,
     /// Share of its CPU time.
     pub busy: f64,
+    /// Lookups that no cache answered, of the packets that the switch received.
+    pub miss_ratio: f64,
     pub guest_cpu_s: f64,
+}
+
+/// Between two readings of the packets received and of those that no cache knew.
+pub fn miss_ratio(now: (u64, u64), before: (u64, u64)) -> f64 {
+    (now.1 - before.1) as f64 / (now.0 - before.0).max(1) as f64
 }
 
 /// Who lost packets of a turn.
@@ -171,6 +180,7 @@ pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[
         mpps: of(&Turn::mpps),
         raw_mpps: turns.iter().map(Turn::mpps).collect(),
         loss: of(&Turn::loss),
+        miss_ratio: of(&|t| t.miss_ratio),
         cpu_switch: busy,
         cpu_guest: of(&|t| t.guest_cpu_s / t.seconds),
         // A switch that loses nothing need not be busy.
@@ -249,6 +259,7 @@ mod tests {
             busy: 1.0,
             guest_cpu_s: 1.0,
             lost: Lost { not_sent: 1, at_ports: 2, in_guest: 3 },
+            miss_ratio: 0.0,
             from_before: 2,
         };
         let account = account(&[some, some]);

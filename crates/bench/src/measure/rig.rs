@@ -25,7 +25,10 @@ const EVENTS_MAX: usize = 1024;
 /// How often a daemon's control thread looks after its tables.
 const TICK: Duration = Duration::from_millis(100);
 /// Maximum CPU time for a worker to warm its caches.
-const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
+pub const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
+
+/// Without a miss for so long, they are warm.
+pub const WARM_UP_LOOK: Duration = Duration::from_millis(200);
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +193,7 @@ impl Rig {
         let start = Meter::read(self).cpu_ns;
         loop {
             let before = Meter::read(self).misses;
-            self.run_for(Duration::from_millis(200));
+            self.run_for(WARM_UP_LOOK);
             let now = Meter::read(self);
             if now.misses == before || now.cpu_ns - start > WARM_UP_CPU_NS_MAX {
                 return;
@@ -226,6 +229,11 @@ impl Meter {
             cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
             at: Instant::now(),
         }
+    }
+
+    /// Packets received, and those that no cache knew.
+    pub fn lookups(&self) -> (u64, u64) {
+        (self.packets, self.misses)
     }
 
     /// Packets whose hit or miss was counted since an earlier reading.

@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 /// Name and version of the format. A reader refuses another number.
 pub const SCHEMA: &str = "crosspoint-bench/1";
 
+/// The share of packets that no cache knows up to which a cost is one of packets of known flows.
+pub const MISSES_MAX: f64 = 0.001;
+
 /// A condition: sizes of huge pages that the switch has taken.
 pub const HUGE_PAGES: &str = "huge pages";
 /// A condition: packets that the switch takes at once.

@@ -27,6 +27,7 @@ use crate::measure::p2p::Peer;
 use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals, per_cpu_second};
 use crate::process::TempDir;
+use crate::result::MISSES_MAX;
 use crate::stats::median;
 use crate::units::up_to;
 use sides::{Cost, Counts, Ours, Side, Theirs};
@@ -98,6 +99,7 @@ struct Row {
     /// The cost that was subtracted because packets came from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_cycles_per_packet: Option<f64>,
+    miss_ratio: f64,
     runs: u32,
     /// Each turn's packets per second of CPU time.
     raw: Vec<f64>,
@@ -329,6 +331,7 @@ fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs
         packets_per_wall_second: (!wall.is_empty()).then(|| median(&wall)),
         ratio_to_stateless: None,
         source_cycles_per_packet: None,
+        miss_ratio: median(&costs.iter().map(|cost| cost.miss_ratio).collect::<Vec<_>>()),
         runs: costs.len() as u32,
         raw: cycles.iter().map(|cost| per_cpu_second(*cost)).collect(),
         raw_cycles: cycles,
@@ -362,6 +365,9 @@ fn judge(rows: &[Row], goals: &mut Goals) {
         let load = format!("{what} {} {}", ours.rules.name(), ours.connections);
         let bound = |figure| goals::bound("conntrack", &labels, figure);
         let theirs = rows.iter().find(|row| row.switch != ours.switch && is_about(row, ours));
+        // A new connection may have a new flow, but packets of established ones have known flows.
+        let misses = |row: &Row| ours.what != What::New && row.miss_ratio > MISSES_MAX;
+        let theirs = theirs.filter(|theirs| !misses(theirs) && !misses(ours));
         if let (Some(theirs), Some(goal)) = (theirs, bound("cycles_per_packet")) {
             let pairs = theirs.raw_cycles.iter().zip(&ours.raw_cycles);
             let times: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
@@ -389,7 +395,7 @@ mod tests {
 
     #[test]
     fn rates_are_told_by_either_clock_but_not_the_rate_of_a_file() {
-        let of = |cycles, per_wall_second| Cost { cycles, per_wall_second };
+        let of = |cycles, per_wall_second| Cost { cycles, per_wall_second, miss_ratio: 0.0 };
         let row = |costs: &[Cost]| row("x", What::Established, Rules::Firewall, 10, costs);
         let memory = row(&[of(200.0, Some(4e6)), of(210.0, Some(3e6)), of(400.0, Some(2e6))]);
         assert_eq!((memory.cycles_per_packet, memory.packets_per_wall_second), (210.0, Some(3e6)));

@@ -43,11 +43,17 @@ pub struct Cost {
     pub cycles: f64,
     /// Packets per second of time. None if they came from a file: that is the file's rate.
     pub per_wall_second: Option<f64>,
+    /// Lookups that no cache answered, for each packet.
+    pub miss_ratio: f64,
 }
 
 impl From<Sample> for Cost {
     fn from(sample: Sample) -> Cost {
-        Cost { cycles: sample.cycles_per_packet, per_wall_second: Some(sample.packets_per_wall_second) }
+        Cost {
+            cycles: sample.cycles_per_packet,
+            per_wall_second: Some(sample.packets_per_wall_second),
+            miss_ratio: sample.miss_ratio,
+        }
     }
 }
 
@@ -134,7 +140,7 @@ impl Side for Ours {
         self.remove(sources)?;
         // All packets of a short capture may have come before.
         let per_wall_second = Some(behind.packets_per_wall_second).filter(|_| behind.packets > 0);
-        Ok(Cost { cycles: sample.cycles_per_packet, per_wall_second })
+        Ok(Cost { per_wall_second, ..sample.into() })
     }
 
     fn turn(&mut self, sources: &[Source], time: Duration) -> Result<Cost, String> {
@@ -180,7 +186,7 @@ impl Theirs {
     pub fn start() -> Result<Theirs, String> {
         let peer = OvsDpdk::start()?;
         peer.isolate()?;
-        peer.pause();
+        peer.pause()?;
         Ok(Theirs { peer, of_file: 0.0 })
     }
 
@@ -198,10 +204,11 @@ impl Theirs {
     }
 
     fn awake<T>(&mut self, work: impl FnOnce(&mut OvsDpdk) -> Result<T, String>) -> Result<T, String> {
-        self.peer.resume();
+        self.peer.resume()?;
         let result = work(&mut self.peer);
-        self.peer.pause();
-        result
+        let paused = self.peer.pause();
+        // What failed first says more.
+        result.and_then(|result| paused.map(|()| result))
     }
 }
 
@@ -219,7 +226,7 @@ impl Side for Theirs {
         let packets: u64 = sources.iter().map(|s| s.frames).sum();
         let of_file = self.of_file;
         self.awake(|peer| {
-            let (received, load) = (peer.packets_received()?, peer.busy_reading()?);
+            let ((received, missed), load) = (peer.lookups()?, peer.busy_reading()?);
             peer.set_sources(&ports_of(sources), false)?;
             let start = Instant::now();
             loop {
@@ -232,10 +239,11 @@ impl Side for Theirs {
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
-            let after = peer.busy_reading()?;
+            let (after, miss_ratio) = (peer.busy_reading()?, peer.lookups()?.1 - missed);
+            let miss_ratio = miss_ratio as f64 / packets as f64;
             let (busy, idle) = ((after.1 - load.1) as f64, (after.2 - load.2) as f64);
             let all = cycles(after.0 - load.0) * busy / (busy + idle).max(1.0);
-            Ok(Cost { cycles: all / packets as f64 - of_file, per_wall_second: None })
+            Ok(Cost { cycles: all / packets as f64 - of_file, per_wall_second: None, miss_ratio })
         })
     }
 
@@ -246,7 +254,7 @@ impl Side for Theirs {
         }
         self.awake(|peer| {
             peer.set_sources(&ports_of(sources), true)?;
-            std::thread::sleep(settle(1_000, time.as_millis() as u64));
+            peer.warm_up(settle(1_000, time.as_millis() as u64))?;
             let sample = peer.measure(time)?;
             peer.stop_sources()?;
             Ok(sample.into())
@@ -268,10 +276,10 @@ impl Side for Theirs {
     }
 
     fn connections(&self) -> Result<u64, String> {
-        self.peer.resume();
+        self.peer.resume()?;
         let count = self.peer.connections();
-        self.peer.pause();
-        count
+        let paused = self.peer.pause();
+        count.and_then(|count| paused.map(|()| count))
     }
 
     fn forget(&mut self) -> Result<(), String> {
