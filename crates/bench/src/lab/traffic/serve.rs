@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const DRAIN: Duration = Duration::from_millis(200);
 /// The same if all have arrived: then only duplicates can follow.
 const DRAIN_OF_ALL: Duration = Duration::from_millis(10);
+/// However many come, late frames are waited for no longer than this.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Flows at most: a stamp has 24 bits for them, and each takes a frame of memory.
 const FLOWS_MAX: u32 = 1 << 20;
 
@@ -114,6 +116,30 @@ struct Progress {
     used: Used,
     first: Option<Instant>,
     last: Option<Instant>,
+}
+
+/// The wait for frames that are late. Frames of others, and those that come twice, do not prolong it: they
+/// may come for ever.
+struct Drain {
+    all: u64,
+    received: u64,
+    begun: Instant,
+    /// When the last one of the trial came.
+    last: Instant,
+}
+
+impl Drain {
+    fn of(all: u64, received: u64, now: Instant) -> Drain {
+        Drain { all, received, begun: now, last: now }
+    }
+
+    fn is_over(&mut self, received: u64, now: Instant) -> bool {
+        if received > self.received {
+            (self.received, self.last) = (received, now);
+        }
+        let quiet = if received < self.all { DRAIN } else { DRAIN_OF_ALL };
+        now - self.last >= quiet || now - self.begun >= DRAIN_MAX
+    }
 }
 
 struct Trial {
@@ -313,12 +339,10 @@ impl Generator {
     }
 
     fn drain(&mut self, trial: &mut Trial) {
-        let mut last = Instant::now();
         let all = (self.sent() - trial.sent_before) * self.copies;
-        while last.elapsed() < if trial.receiver.account.received < all { DRAIN } else { DRAIN_OF_ALL } {
-            if self.poll(trial) {
-                last = Instant::now();
-            } else {
+        let mut drain = Drain::of(all, trial.receiver.account.received, Instant::now());
+        while !drain.is_over(trial.receiver.account.received, Instant::now()) {
+            if !self.poll(trial) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -412,6 +436,21 @@ mod tests {
             trial: 1,
             last: None,
         }
+    }
+
+    #[test]
+    fn late_frames_are_waited_for_while_some_of_the_trial_come_and_not_for_ever() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut drain = Drain::of(10, 5, start);
+        assert!(!drain.is_over(5, at(199)));
+        // Nothing of the trial came, whatever others sent.
+        assert!(drain.is_over(5, at(200)));
+        assert!(!drain.is_over(6, at(200)) && !drain.is_over(6, at(399)));
+        assert!(!drain.is_over(10, at(400)) && drain.is_over(10, at(410)), "all have come");
+        let mut drain = Drain::of(1_000, 0, start);
+        let ends = (0..1_000).find(|n| drain.is_over(*n, at(n * 100)));
+        assert_eq!(ends, Some(100));
     }
 
     #[test]
