@@ -24,7 +24,7 @@ pub struct Watched {
     /// The same in the worst of several turns, or in the worst second where they were watched as one.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "steal_of_second")]
     pub steal_at_worst: Option<f64>,
-    /// Share of time in which the processors were busy.
+    /// Share of time in which the processors were busy with what runs here, which stolen time is not.
     pub busy: f64,
     /// How often the kernel preempted a thread that wanted to continue, over all watched processes and those
     /// that they have started.
@@ -117,26 +117,36 @@ impl Watch {
     /// before.
     pub fn end(mut self) -> Watched {
         let seconds = self.start.elapsed().as_secs_f64();
-        let [steal, idle, all] = ticks();
-        let all = (all - self.ticks[2]).max(1.0);
+        let (steal, busy) = shares(self.ticks, ticks());
         self.seen.extend(preemptions(&self.pids));
         let since = |(thread, count): (&String, &u64)| {
             count.saturating_sub(self.before.get(thread).copied().unwrap_or(0))
         };
         Watched {
             seconds,
-            steal: (steal - self.ticks[0]) / all,
+            steal,
             steal_at_worst: self.second.2,
-            busy: 1.0 - (idle - self.ticks[1]) / all,
+            busy,
             preemptions: self.seen.iter().map(since).sum(),
             handover_cycles: handover_cycles().map(|cycles| (cycles, cycles)),
         }
     }
 }
 
+/// The shares of the time between two readings that were stolen, and busy with what runs here. What others of
+/// the hypervisor ran meanwhile is neither idle nor this machine's work.
+fn shares(before: [f64; 3], after: [f64; 3]) -> (f64, f64) {
+    let [steal, idle, all] = [0, 1, 2].map(|n| after[n] - before[n]);
+    let all = all.max(1.0);
+    (steal / all, 1.0 - (steal + idle) / all)
+}
+
 /// Ticks stolen, idle, and in all.
 fn ticks() -> [f64; 3] {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    ticks_in(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+fn ticks_in(text: &str) -> [f64; 3] {
     let line = text.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
     let at = |n: usize| ticks.get(n).copied().unwrap_or(0.0);
@@ -219,6 +229,15 @@ fn tasks(pid: u32) -> impl Iterator<Item = fs::DirEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_nobody_s_work() {
+        let ticks =
+            |user, idle, steal| ticks_in(&format!("cpu {user} 0 10 {idle} 0 0 0 {steal} 0 0\ncpu0 1\n"));
+        let (steal, busy) = shares(ticks(100, 50, 5), ticks(150, 70, 35));
+        assert_eq!((steal, busy), (0.3, 0.5));
+        assert_eq!(shares(ticks(1, 1, 1), ticks(1, 1, 1)), (0.0, 1.0));
+    }
     use crate::process::{self, Process};
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
