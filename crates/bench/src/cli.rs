@@ -6,6 +6,7 @@ use crate::lab::switch::loops;
 use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
+use crate::machine::lease;
 use crate::measure::{
     ablation, cache_misses, churn, conntrack, core_grid, counts, explosion, fairness, flow_mods, generate,
     kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning,
@@ -13,12 +14,14 @@ use crate::measure::{
 };
 use crate::process::MISSING;
 use crate::run::{Wish, now_utc};
+use crate::session::Session;
 use crate::suite::Mode;
 use crate::suite::list::suites;
 use crate::trials::Wanted;
 use crate::units::Failure;
 use crate::{compare, goals, report, result, run as runner};
 use clap::{Arg, Command, Subcommand};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -210,6 +213,13 @@ struct GoalsArgs {
 
 /// Runs a benchmark. Fails with a sentence on stderr that says what to do.
 pub fn run(args: Args) -> ExitCode {
+    if args.bench.is_measurement() {
+        if lease::current().is_none() {
+            return alone();
+        }
+        // Nobody would end it if its session is killed.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
     let result = match args.bench {
         Bench::List => {
             list();
@@ -236,6 +246,22 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
+/// Runs the measurement of this command line in another process, and a session of its own around it: so what
+/// it has started ends with it, however that comes.
+fn alone() -> ExitCode {
+    let result = Session::open().and_then(|session| {
+        let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        session.run_shown(std::process::Command::new(program).args(std::env::args_os().skip(1)))
+    });
+    match result {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(why) => {
+            eprintln!("crosspoint bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The command for completion: suites, switches and generators are values of the arguments that take them.
 /// The parser leaves these to [`run`], since they may also be steps, paths and addresses.
 pub fn completed(bench: Command) -> Command {
@@ -246,6 +272,24 @@ pub fn completed(bench: Command) -> Command {
     bench.mut_subcommand("run", |run| {
         run.mut_arg("names", suites).mut_arg("switch", switches).mut_arg("generator", generators)
     })
+}
+
+impl Bench {
+    /// Whether it measures, which is neither work on runs nor a part of a trial.
+    fn is_measurement(&self) -> bool {
+        !matches!(
+            self,
+            Bench::List
+                | Bench::Run(_)
+                | Bench::Report(_)
+                | Bench::Compare(_)
+                | Bench::Goals(_)
+                | Bench::Generate(_)
+                | Bench::Traffic(_)
+                | Bench::TapGuest(_)
+                | Bench::Loop(_)
+        )
+    }
 }
 
 fn measure(bench: Bench) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use crate::machine::huge_pages;
 use crate::machine::lease::{self, Lease};
 use crate::machine::watch::{Watch, Watched};
 use crate::process::Process;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
@@ -45,7 +46,11 @@ impl Session {
         }
         let lease = lease::open()?;
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // By `nohup`, which lets a run outlive its terminal.
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
             signal_hook::flag::register(signal, interrupted.clone()).map_err(|e| e.to_string())?;
         }
         Ok(Session { lease, interrupted })
@@ -112,6 +117,22 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Runs a program to its end, or to the operator's interruption, with this one's output.
+    pub fn run_shown(&self, command: &mut Command) -> Result<ExitStatus, String> {
+        let mut child = Process::spawn(command.stdin(Stdio::null()))?;
+        loop {
+            if self.is_interrupted() {
+                return Err("interrupted".into());
+            }
+            if let Some(status) = child.0.try_wait().map_err(|e| e.to_string())? {
+                return Ok(status);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         // Before the huge pages that those may still hold.
@@ -120,7 +141,49 @@ impl Drop for Session {
     }
 }
 
+/// Whether a signal was ignored when this process was started.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
 fn lines(pipe: impl Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
     lines.map(|line| String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempDir;
+
+    /// It runs itself once more: a session is one of its whole process.
+    #[test]
+    fn a_terminal_that_goes_ends_a_run_and_what_it_started_unless_nohup_ignores_that() {
+        const DIR: &str = "CROSSPOINT_BENCH_TEST_SESSION";
+        if let Some(dir) = std::env::var_os(DIR) {
+            let session = Session::open().unwrap();
+            let started = std::path::Path::new(&dir).join("started");
+            let own = std::process::id();
+            let text = format!("sleep 600 & echo $! > {}; kill -HUP {own}; sleep 1", started.display());
+            let result = session.run_shown(Command::new("sh").args(["-c", &text]));
+            drop(session);
+            let left = std::fs::read_to_string(started).unwrap().trim().parse().unwrap();
+            assert_eq!(lease::started(left), None, "a process is left");
+            std::process::exit(i32::from(result.is_ok()));
+        }
+        let dir = TempDir::new("session").unwrap();
+        let name =
+            "session::tests::a_terminal_that_goes_ends_a_run_and_what_it_started_unless_nohup_ignores_that";
+        let itself = std::env::current_exe().unwrap();
+        let code = |command: &mut Command| {
+            let output = command.args(["--exact", name]).env(DIR, &dir.0).env("TMPDIR", &dir.0).output();
+            let output = output.unwrap();
+            output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+        };
+        assert_eq!(code(&mut Command::new(&itself)), 0, "it was interrupted");
+        assert_eq!(code(Command::new("nohup").arg(&itself)), 1, "it ran to its end");
+    }
 }
