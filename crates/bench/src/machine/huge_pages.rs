@@ -1,10 +1,10 @@
 //! Huge pages: Open vSwitch with DPDK needs them, so everything compared with it gets them too.
 //!
 //! The kernel has one number of them for everybody. Who needs some is in a record, with the number before it
-//! was raised; the last one to go restores that. A process that was killed needs none: the next one to look
-//! at the record finds out.
+//! was raised; the last one to go restores that. A process that was killed needs none once its run has ended:
+//! the next one to look at the record finds out.
 
-use crate::machine::lease::started;
+use crate::machine::lease::{self, started};
 use crate::process::run;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -70,7 +70,7 @@ impl HugePages {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        self.kernel.give_back(Some(&holder()));
+        self.kernel.give_back(Some(std::process::id()));
     }
 }
 
@@ -80,16 +80,24 @@ pub fn sweep() -> Option<String> {
     if Path::new(RECORD).exists() { kernel.give_back(None) } else { None }
 }
 
-/// This process, as the record names it.
+/// This process, as the record names it, with its run.
 fn holder() -> String {
     let pid = std::process::id();
-    format!("holder {pid} {}", started(pid).unwrap_or_default())
+    let run = lease::current().map(|dir| format!(" {}", dir.display())).unwrap_or_default();
+    format!("holder {pid} {}{run}", started(pid).unwrap_or_default())
 }
 
+/// Process, its start, and the directory of its run.
+fn parts(holder: &str) -> Option<(u32, u64, Option<&str>)> {
+    let mut words = holder.splitn(4, ' ').skip(1);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()))
+}
+
+/// Whether a holder lives, or its run does, which may be in another container.
 fn is_alive(holder: &str) -> bool {
-    let mut words = holder.split(' ').skip(1).map(str::parse::<u64>);
-    let (Some(Ok(pid)), Some(Ok(since))) = (words.next(), words.next()) else { return false };
-    started(pid as u32) == Some(since)
+    parts(holder).is_some_and(|(pid, since, run)| {
+        started(pid) == Some(since) || run.is_some_and(|dir| lease::is_held(Path::new(dir)))
+    })
 }
 
 /// The files by which the number is set and recorded.
@@ -144,10 +152,12 @@ impl Kernel {
         Ok(taken)
     }
 
-    /// For a holder, who needs them no longer.
-    fn give_back(&self, holder: Option<&str>) -> Option<String> {
+    /// For a process, which needs them no longer.
+    fn give_back(&self, pid: Option<u32>) -> Option<String> {
         let mut record = Record::open(&self.record).ok()?;
-        if let Some(at) = record.holders.iter().position(|one| Some(one.as_str()) == holder) {
+        let own = pid.map(|pid| (pid, started(pid).unwrap_or_default()));
+        let of = |holder: &String| parts(holder).map(|(pid, since, _)| (pid, since));
+        if let Some(at) = record.holders.iter().position(|one| own.is_some() && of(one) == own) {
             record.holders.swap_remove(at);
         }
         let restored = self.restore_if_last(&mut record).ok().flatten();
@@ -251,6 +261,18 @@ mod tests {
         fs::write(dir.0.join("record"), format!("holder {} 1\nbefore 8\n", std::process::id())).unwrap();
         assert_eq!(kernel.give_back(None).as_deref(), Some("huge pages, 8 again"));
         assert_eq!((number().as_str(), dir.0.join("record").exists()), ("8", false));
+    }
+
+    #[test]
+    fn a_holder_whose_process_cannot_be_seen_lives_while_its_run_holds_its_directory() {
+        let dir = TempDir::new("held").unwrap();
+        let holder = format!("holder {} 1 {}", std::process::id(), dir.0.display());
+        assert!(!is_alive(&holder) && is_alive(&super::holder()));
+        let held = File::open(&dir.0).unwrap();
+        held.lock().unwrap();
+        assert!(is_alive(&holder));
+        drop(held);
+        assert!(!is_alive(&holder));
     }
 
     #[test]

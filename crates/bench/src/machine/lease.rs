@@ -4,13 +4,14 @@
 //! process and the time at which that started (a process id alone may be reused). Files of benchmarks are
 //! made below it. Namespaces and control groups are recorded in the directory's journal before they are
 //! created. Processes need no record: each that the run starts, and each that those start, has the directory
-//! in its environment from its first instruction on. A run that ends releases all of that; [`sweep`] finds
-//! the directories of runs that no longer exist, and releases what belongs to them and nothing else.
+//! in its environment from its first instruction on. The run has its directory locked. A run that ends
+//! releases all of that; [`sweep`] finds the directories of runs that no longer exist, and releases what
+//! belongs to them and nothing else.
 
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -39,6 +40,8 @@ pub enum Resource<'a> {
 /// The run's own lease.
 pub struct Lease {
     dir: PathBuf,
+    /// The directory, locked as long as the run lives.
+    _held: File,
 }
 
 /// Opens this process's lease.
@@ -49,8 +52,11 @@ pub fn open() -> Result<Lease, String> {
     // What others could write in, nobody would obey.
     (fs::DirBuilder::new().mode(0o700).create(&dir))
         .map_err(|e| format!("{}: {e}; name a directory that you may write in by TMPDIR", dir.display()))?;
+    let held = File::open(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    // Some file systems have no locks.
+    let _ = held.try_lock();
     *CURRENT.lock().expect("no panic while held") = Some(dir.clone());
-    Ok(Lease { dir })
+    Ok(Lease { dir, _held: held })
 }
 
 impl Lease {
@@ -124,11 +130,22 @@ fn leases() -> impl Iterator<Item = (u32, u64, PathBuf)> {
     })
 }
 
+/// Whether the run lives that a directory belongs to. A run in another container, with the same directory for
+/// temporary files, has a process that cannot be seen from here, but its lock can.
+fn is_alive(pid: u32, since: u64, dir: &Path) -> bool {
+    started(pid) == Some(since) || is_held(dir)
+}
+
+/// Whether a run has locked this directory.
+pub fn is_held(dir: &Path) -> bool {
+    File::open(dir).is_ok_and(|dir| matches!(dir.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// Processes of other runs that are under way on this machine.
 pub fn others() -> Vec<u32> {
     let own = std::process::id();
     leases()
-        .filter(|(pid, since, _)| *pid != own && started(*pid) == Some(*since))
+        .filter(|(pid, since, dir)| *pid != own && is_alive(*pid, *since, dir))
         .map(|(pid, ..)| pid)
         .collect()
 }
@@ -137,7 +154,7 @@ pub fn others() -> Vec<u32> {
 pub fn sweep() -> Vec<String> {
     let mut done = Vec::new();
     for (pid, since, dir) in leases() {
-        if started(pid) != Some(since) && is_trusted(&dir) {
+        if !is_alive(pid, since, &dir) && is_trusted(&dir) {
             give_back(&dir, &mut done);
             done.push(format!("directory {}", dir.display()));
         }
@@ -319,6 +336,20 @@ mod tests {
         process.wait().unwrap();
         assert!(!is_other(process.id()));
         leases.iter().for_each(|lease| drop(fs::remove_dir(lease)));
+    }
+
+    #[test]
+    fn a_run_whose_process_cannot_be_seen_keeps_what_it_has_while_it_holds_its_directory() {
+        let dir = lease(11);
+        let mut process = process_of(&dir);
+        fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let held = File::open(&dir).unwrap();
+        held.lock().unwrap();
+        sweep();
+        assert!(dir.exists() && process.try_wait().unwrap().is_none());
+        drop(held);
+        sweep();
+        assert!(!dir.exists() && !process.wait().unwrap().success());
     }
 
     #[test]
