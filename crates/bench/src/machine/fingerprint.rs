@@ -1,6 +1,7 @@
 //! The machine of a figure, if it can be identified: enough to see whether two figures may be compared, and
 //! why a figure may be worth little.
 
+use super::huge_pages;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,7 +103,7 @@ impl Fingerprint {
             mitigations: in_dir("/sys/devices/system/cpu/vulnerabilities"),
             hypervisor: hypervisor(&cpuinfo),
             steal_since_boot: ticks.get(7).map_or(0.0, |steal| steal / all.max(1.0)),
-            huge_pages: of_memory("HugePages_Total:").unwrap_or(0),
+            huge_pages: huge_pages::number(),
             memory_bytes: of_memory("MemTotal:").unwrap_or(0) * 1024,
             governor: or_none(text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
             isolated: or_none(text("/sys/devices/system/cpu/isolated")),

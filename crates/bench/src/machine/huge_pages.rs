@@ -15,8 +15,10 @@ use std::process::Command;
 /// The peer's packet memory: 262,144 buffers and DPDK's other needs.
 const HUGE_PAGES: usize = 1200;
 
-/// The kernel's number.
-const NUMBER: &str = "/proc/sys/vm/nr_hugepages";
+/// The kernel's number of pages of 2 MB, whichever size it calls the usual one. `free` in place of `nr`: how
+/// many of them nobody has.
+const NUMBER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 /// The record, in a directory that only root may write in.
 const RECORD: &str = "/run/crosspoint-bench-huge-pages";
 /// Where they are mounted if they are not.
@@ -48,11 +50,18 @@ fn sizes_in(smaps: &str) -> String {
     if all.is_empty() { "none".into() } else { all.join(" and ") }
 }
 
-/// Whether this many huge pages of the usual size are free.
+/// Huge pages of 2 MB, of whoever has them; 0 where the kernel has no such pages.
+pub fn number() -> u64 {
+    number_in(NUMBER).unwrap_or(0)
+}
+
+/// Whether this many huge pages of 2 MB are free.
 pub fn are_free(pages: usize) -> bool {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = text.lines().find_map(|l| l.strip_prefix("HugePages_Free:")?.trim().parse::<usize>().ok());
-    free.is_some_and(|free| free >= pages)
+    number_in(FREE).is_some_and(|free| free >= pages as u64)
+}
+
+fn number_in(file: &str) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 impl HugePages {
@@ -135,19 +144,21 @@ impl Kernel {
         let mount = self.mount.filter(|_| is_unmounted());
         record.is_mounted |= mount.is_some();
         record.save()?;
+        let set = || self.set_pages(pages).and_then(|()| self.pages());
+        let got = if before < pages { set().map(Some) } else { Ok(None) };
+        if let Ok(Some(got)) = got {
+            record.set = Some(got);
+            record.save()?;
+        }
         drop(record);
         // From here on, dropping it undoes what was done.
         let taken = HugePages { kernel: self };
-        if before < pages {
-            taken.kernel.set_pages(pages)?;
-            let got = taken.kernel.pages()?;
-            if got < pages {
-                return Err(format!("{pages} huge pages of 2 MB are needed, the kernel gave {got}"));
-            }
+        if let Some(got) = got?.filter(|got| *got < pages) {
+            return Err(format!("{pages} huge pages of 2 MB are needed, the kernel gave {got}"));
         }
         if let Some(mount) = mount {
             let _ = fs::create_dir_all(mount);
-            run(Command::new("mount").args(["-t", "hugetlbfs", "none", mount]))?;
+            run(Command::new("mount").args(["-t", "hugetlbfs", "-o", "pagesize=2M", "none", mount]))?;
         }
         Ok(taken)
     }
@@ -175,7 +186,10 @@ impl Kernel {
             let _ = run(Command::new("umount").arg(mount));
         }
         record.is_mounted = false;
-        let before = record.before.take();
+        let (before, set) = (record.before.take(), record.set.take());
+        // If it is another one by now, somebody else has set it.
+        let is_ours = |set| self.pages().is_ok_and(|pages| pages == set);
+        let before = before.filter(|_| set.is_none_or(is_ours));
         before.map(|before| self.set_pages(before)).transpose()?;
         Ok(before)
     }
@@ -187,6 +201,8 @@ struct Record {
     path: String,
     /// The number before it was raised.
     before: Option<usize>,
+    /// What it was raised to.
+    set: Option<usize>,
     is_mounted: bool,
     /// `holder PID SINCE`, one for each need.
     holders: Vec<String>,
@@ -212,6 +228,7 @@ impl Record {
                 file,
                 path: path.into(),
                 before: text.lines().find_map(|line| line.strip_prefix("before ")?.parse().ok()),
+                set: text.lines().find_map(|line| line.strip_prefix("set ")?.parse().ok()),
                 is_mounted: text.lines().any(|line| line == "mounted"),
                 holders: text.lines().filter(|l| l.starts_with("holder ")).map(str::to_string).collect(),
             });
@@ -221,6 +238,7 @@ impl Record {
     fn save(&mut self) -> Result<(), String> {
         let mut text: String = self.holders.iter().map(|holder| format!("{holder}\n")).collect();
         text.extend(self.before.map(|before| format!("before {before}\n")));
+        text.extend(self.set.map(|set| format!("set {set}\n")));
         text.extend(self.is_mounted.then_some("mounted\n"));
         let mut write = || {
             self.file.set_len(0)?;
@@ -261,6 +279,21 @@ mod tests {
         fs::write(dir.0.join("record"), format!("holder {} 1\nbefore 8\n", std::process::id())).unwrap();
         assert_eq!(kernel.give_back(None).as_deref(), Some("huge pages, 8 again"));
         assert_eq!((number().as_str(), dir.0.join("record").exists()), ("8", false));
+    }
+
+    #[test]
+    fn a_number_that_somebody_else_has_set_meanwhile_stays() {
+        let dir = TempDir::new("others-pages").unwrap();
+        let file = |name: &str| dir.0.join(name).display().to_string();
+        let kernel = Kernel { number: file("number"), record: file("record"), mount: None };
+        let number = || fs::read_to_string(dir.0.join("number")).unwrap();
+        fs::write(dir.0.join("number"), "8").unwrap();
+        let taken = kernel.clone().take(100).unwrap();
+        let more = kernel.take(200).unwrap();
+        drop(taken);
+        fs::write(dir.0.join("number"), "300").unwrap();
+        drop(more);
+        assert_eq!((number().as_str(), dir.0.join("record").exists()), ("300", false));
     }
 
     #[test]
