@@ -69,19 +69,13 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(generator) = &wish.wanted.generator {
         crate::lab::generator::list::find(generator).map_err(Failure::Usage)?;
     }
-    if let Some(Protocol::Pcap(file)) = wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol) {
-        let frames = std::fs::read(file).map_err(|e| e.to_string()).and_then(|bytes| {
-            ports::pcap::file::parse(&bytes).map(|frames| frames.len()).map_err(|e| e.to_string())
-        });
-        let why = match frames {
-            Ok(0) => Some("no frame in it".to_string()),
-            Ok(_) => None,
-            Err(why) => Some(why),
-        };
-        if let Some(why) = why {
-            return Err(Failure::Usage(format!("--traffic pcap={}: {why}", file.display())));
+    let capture = match wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol) {
+        Some(Protocol::Pcap(file)) => {
+            let why = |why| Failure::Usage(format!("--traffic pcap={}: {why}", file.display()));
+            Some(capture(file).map_err(why)?)
         }
-    }
+        _ => None,
+    };
     let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
@@ -108,6 +102,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
         command: crate::result::command(),
         mode: wish.mode.name().into(),
         builds: builds(&wish.wanted.switches)?,
+        capture,
         warnings: machine.warnings(),
         machine,
         ..RunInfo::default()
@@ -169,19 +164,32 @@ fn is_any_of_trials(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
     )))
 }
 
+/// A digest of a capture that has frames.
+fn capture(file: &Path) -> Result<String, String> {
+    let bytes = std::fs::read(file).map_err(|e| e.to_string())?;
+    match ports::pcap::file::parse(&bytes).map_err(|e| e.to_string())?.len() {
+        0 => Err("no frame in it".into()),
+        _ => Ok(digest(&bytes)),
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    format!("{:016x}", hasher.finish())
+}
+
 /// A digest of this program, and of each other version among the switches, by the switch's name.
 fn builds(switches: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let this = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
     let versions =
         switches.iter().filter_map(|name| Some((name.as_str(), name.strip_prefix("crosspoint@")?)));
     let versions = versions.map(|(name, path)| (name, PathBuf::from(path)));
-    let digest = |(name, path): (&str, PathBuf)| {
+    let build = |(name, path): (&str, PathBuf)| {
         let program = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&program);
-        Ok((name.to_string(), format!("{:016x}", hasher.finish())))
+        Ok((name.to_string(), digest(&program)))
     };
-    [("crosspoint", this)].into_iter().chain(versions).map(digest).collect()
+    [("crosspoint", this)].into_iter().chain(versions).map(build).collect()
 }
 
 /// Fails if no requested switch has a point: this machine cannot do what was requested. If some have points,

@@ -113,6 +113,27 @@ impl Fingerprint {
         }
     }
 
+    /// What an operator may have changed since, and what bears on figures: its name, and both values.
+    pub fn differences(&self, now: &Fingerprint) -> Vec<(&'static str, String, String)> {
+        let of = |machine: &Fingerprint| {
+            [
+                ("governor", machine.governor.clone()),
+                ("set of isolated processors", machine.isolated.clone()),
+                ("set of hyper-threads", machine.siblings.join(", ")),
+                ("kernel command line", machine.cmdline.clone()),
+                ("set of mitigations", format!("{:?}", machine.mitigations)),
+            ]
+        };
+        let pairs = of(self).into_iter().zip(of(now)).filter(|((_, was), (_, is))| was != is);
+        let mut all: Vec<_> = pairs.map(|((what, was), (_, is))| (what, was, is)).collect();
+        // The kernel itself takes a little more or less at each boot.
+        let (was, is) = (self.memory_bytes, now.memory_bytes);
+        if was.abs_diff(is) > was / 100 {
+            all.push(("amount of memory", format!("{was} bytes"), format!("{is} bytes")));
+        }
+        all
+    }
+
     /// Reasons to distrust figures of this machine, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -66,6 +66,9 @@ pub struct RunInfo {
     /// A digest of each build of Crosspoint that takes part, by the name of the switch.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub builds: BTreeMap<String, String>,
+    /// A digest of the capture that is sent (`--traffic pcap=FILE`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<String>,
     /// Warnings for readers of any figure, a sentence each.
     pub warnings: Vec<String>,
     /// Packets per second that generator and guest can do alone here, by what is alone.

@@ -76,6 +76,12 @@ impl Store {
                     dir.display()
                 ));
             }
+            if before.capture.is_some() && before.capture != store.info.capture {
+                return Err(format!(
+                    "the capture has other frames by now than when {} was begun: give another --out",
+                    dir.display()
+                ));
+            }
             if before.mode != store.info.mode {
                 return Err(format!(
                     "{} was begun as a {} run: resume it as such",
@@ -90,6 +96,14 @@ impl Store {
                     before.command
                 ));
             }
+            for (what, was, is) in before.machine.differences(&store.info.machine) {
+                store.info.warnings.push(format!(
+                    "Some steps were measured with another {what} ({is}) than the first ones ({was}): the run was \
+                     resumed with it. Compare switches within one load only."
+                ));
+            }
+            // That of the steps that are there.
+            store.info.machine = before.machine;
             store.info.started = before.started;
             store.info.command = before.command;
             store.info.calibration = before.calibration;
@@ -213,8 +227,15 @@ fn is_of(key: &str, step: &str) -> bool {
 /// The options of a command that say what is measured, in the order of their text.
 fn options(command: &str) -> BTreeSet<String> {
     const NAMES: [&str; 5] = ["--switch", "--generator", "--traffic", "--workers", "--turns"];
-    let words: Vec<&str> = command.split_whitespace().flat_map(|word| word.splitn(2, '=')).collect();
-    let pairs = words.windows(2).filter(|pair| NAMES.contains(&pair[0]));
+    // `--traffic=pcap=FILE`: only what is an option has a value behind the first sign.
+    let parts = |word: &'_ str| -> Vec<String> {
+        match word.split_once('=').filter(|(name, _)| name.starts_with("--")) {
+            Some((name, value)) => vec![name.into(), value.into()],
+            None => vec![word.into()],
+        }
+    };
+    let words: Vec<String> = command.split_whitespace().flat_map(parts).collect();
+    let pairs = words.windows(2).filter(|pair| NAMES.contains(&&*pair[0]));
     pairs.map(|pair| pair.join(" ")).collect()
 }
 
@@ -356,6 +377,7 @@ fn json_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::fingerprint::Fingerprint;
     use crate::machine::watch::Watched;
     use crate::process::TempDir;
     use crate::result::account::Account;
@@ -391,6 +413,38 @@ mod tests {
         assert!(by("crosspoint bench run p2p --switch bridge").unwrap_err().contains("other options"));
         assert_eq!(by("crosspoint bench run p2p pvp --quick --out x --resume"), Ok(true));
         assert_eq!(options("x --turns=3 --switch a --switch b"), options("--switch b --turns 3 --switch a"));
+    }
+
+    #[test]
+    fn a_run_is_not_resumed_with_another_capture() {
+        let captures = ["--traffic pcap=a", "--traffic pcap=b", "--traffic=pcap=a"].map(options);
+        assert!(captures[0] != captures[1] && captures[0] == captures[2], "{captures:?}");
+        let dir = TempDir::new("capture").unwrap();
+        let open = |resume, digest: &str| {
+            let info = RunInfo { capture: Some(digest.into()), ..info("quick") };
+            Store::open(&dir.0, resume, info).map(|_| ())
+        };
+        assert_eq!(open(false, "1"), Ok(()));
+        assert!(open(true, "2").unwrap_err().contains("the capture has other frames"));
+        assert_eq!(open(true, "1"), Ok(()));
+    }
+
+    #[test]
+    fn a_run_that_is_resumed_on_a_changed_machine_keeps_the_first_and_warns() {
+        let dir = TempDir::new("changed").unwrap();
+        let open = |resume, governor: &str, memory_bytes| {
+            let machine = Fingerprint { governor: governor.into(), memory_bytes, ..Fingerprint::default() };
+            Store::open(&dir.0, resume, RunInfo { machine, ..info("quick") }).unwrap().info
+        };
+        open(false, "powersave", 1_000_000);
+        assert!(open(true, "powersave", 1_001_000).warnings.is_empty());
+        let resumed = open(true, "performance", 1_000_000);
+        assert_eq!(resumed.machine.governor, "powersave");
+        let [warning] = &resumed.warnings[..] else { panic!("{:?}", resumed.warnings) };
+        assert!(
+            warning.contains("another governor (performance) than the first ones (powersave)"),
+            "{warning}"
+        );
     }
 
     #[test]
