@@ -11,7 +11,7 @@ use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::machine::huge_pages::HugePages;
 use crate::result::{PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A switch under test (`None`: a direct connection) by its name, and its result: in the trial's form, and as
@@ -41,6 +41,8 @@ pub struct Load {
     pattern: Pattern,
     size: u16,
     flows: u32,
+    /// Of a capture, each a flow: then sizes and flows of the grid say nothing.
+    frames: Option<usize>,
     rules: u32,
     rate: u64,
     trial: &'static str,
@@ -75,8 +77,8 @@ pub struct Wanted {
     pub turns: Option<u32>,
 }
 
-/// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic. A curve is
-/// one of three loads at least.
+/// Every combination that differs; for a quick run the first value of each of sizes, flows, rates and
+/// traffic. A curve is one of three loads at least.
 pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
     let few = mode == Mode::Quick;
     let some = |len: usize| if few { len.min(1) } else { len };
@@ -92,13 +94,14 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         Some(pattern) => vec![pattern.clone()],
         None => own.filter_map(Result::ok).collect(),
     };
+    let frames: Vec<Option<usize>> = patterns.iter().map(Pattern::frames_of_capture).collect();
     let options = options(mode, wanted);
     let mut loads = Vec::new();
     for topology in grid.topologies {
         let has_guests = topology::find(topology).is_some_and(Topology::has_guests);
         let guests = if has_guests { grid.guests } else { &grid.guests[..1] };
         for guest in guests {
-            for pattern in &patterns {
+            for (pattern, frames) in patterns.iter().zip(&frames) {
                 for size in &grid.sizes[..some(grid.sizes.len())] {
                     for (flows, rules) in tables(grid, few) {
                         for rate in rates(grid, few) {
@@ -116,6 +119,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                     pattern: pattern.clone(),
                                     size: (*size).max(pattern.size_min()),
                                     flows,
+                                    frames: *frames,
                                     rules,
                                     rate,
                                     trial,
@@ -128,6 +132,9 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
             }
         }
     }
+    // A mix, a capture and frames that headers make longer are the same at several sizes of the grid.
+    let mut seen = BTreeSet::new();
+    loads.retain(|load: &Load| seen.insert(load.labels()));
     loads
 }
 
@@ -401,14 +408,14 @@ impl Load {
         }
     }
 
-    fn point(&self, suite: &str, switch: String, outcome: Outcome, mut point: Point) -> Point {
-        point.suite = suite.into();
-        point.switch = switch;
+    /// What distinguishes its points from those of other loads.
+    fn labels(&self) -> BTreeMap<String, String> {
         let topology = topology::find(self.topology);
+        let flows = self.frames.map_or_else(|| self.flows.to_string(), |frames| frames.to_string());
         let mut labels = vec![
             ("topology", self.topology.to_string()),
             ("size", self.size()),
-            ("flows", self.flows.to_string()),
+            ("flows", flows),
             ("trial", self.trial.to_string()),
             ("copies", topology.map_or(1, Topology::copies).to_string()),
         ];
@@ -425,7 +432,13 @@ impl Load {
         if self.pattern != Pattern::default() {
             labels.push(("traffic", self.pattern.to_string()));
         }
-        point.labels = labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+        labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+    }
+
+    fn point(&self, suite: &str, switch: String, outcome: Outcome, mut point: Point) -> Point {
+        point.suite = suite.into();
+        point.switch = switch;
+        point.labels = self.labels();
         point.warnings.extend(outcome.watched.warning());
         if !point.conditions.contains_key(PROCESSORS) {
             point.warnings.push(format!("generator, switch and guest share {} processors", cpus()));
@@ -489,6 +502,32 @@ mod tests {
         let load = loads_of("calibration", Mode::Normal, &Wanted::default()).remove(0);
         let point = load.point("calibration", "none".into(), Outcome::default(), Point::default());
         assert_eq!(point.command, "crosspoint bench run calibration.max");
+    }
+
+    #[test]
+    fn frames_that_are_the_same_at_several_sizes_or_flows_are_one_load() {
+        let dir = crate::process::TempDir::new("loads").unwrap();
+        let capture = dir.0.join("x.pcap");
+        crate::measure::frames::write_pcap(&capture, 3, crate::measure::frames::Order::Sequential).unwrap();
+        let wanted = |traffic: &str| Wanted { traffic: Some(traffic.parse().unwrap()), ..Wanted::default() };
+        let capture = format!("pcap={}", capture.display());
+        for traffic in ["imix", &capture, "tcp-syn+ipv6"] {
+            for suite in crate::suite::list::suites() {
+                for step in suite.steps {
+                    let crate::suite::Step::Grid(grid) = step else { continue };
+                    let all = loads(grid, Mode::Normal, &wanted(traffic));
+                    let distinct: BTreeSet<_> = all.iter().map(Load::labels).collect();
+                    assert_eq!((distinct.len(), all.is_empty()), (all.len(), false), "{}", suite.name);
+                }
+            }
+        }
+        let labels = |traffic: &str| {
+            let all = loads_of("packet-size", Mode::Normal, &wanted(traffic));
+            let of = |name: &str| all.iter().map(|load| load.labels()[name].clone()).collect::<BTreeSet<_>>();
+            (of("size").into_iter().collect::<Vec<_>>(), of("flows").into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(labels("imix").0, ["imix"]);
+        assert_eq!(labels(&capture), (vec!["capture".to_string()], vec!["3".to_string()]));
     }
 
     #[test]

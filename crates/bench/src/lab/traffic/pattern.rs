@@ -210,6 +210,13 @@ impl Pattern {
         frame.frame_len(len).build().map_err(|e| format!("{self}: {e}"))
     }
 
+    /// Frames of the capture, each of which is a flow; `None` where there is none.
+    pub fn frames_of_capture(&self) -> Option<usize> {
+        let Protocol::Pcap(path) = &self.protocol else { return None };
+        let bytes = std::fs::read(path).ok()?;
+        ports::pcap::file::parse(&bytes).map(|frames| frames.len()).ok()
+    }
+
     /// The shortest frame, with its check sequence.
     pub fn size_min(&self) -> u16 {
         let headers = 14 + if self.vlan { 4 } else { 0 } + if self.ipv6 { 40 } else { 20 };
