@@ -11,8 +11,10 @@ use crate::result::judged::Judged;
 
 /// Loss ratios that are looked for, and the figure of each.
 const GOALS: [(f64, &str); 2] = [(0.0, "lossless_pps"), (0.005, "partial_drop_pps")];
-/// An interval ends at this share of its upper end.
-const WIDTH: f64 = 0.02;
+/// An interval ends at this share of its upper end,
+pub const WIDTH: f64 = 0.02;
+/// or at this share of the highest rate: otherwise the search for a rate of nothing would never end.
+pub const LEAST: f64 = 0.001;
 /// Lengths of the trials of each phase, as shares of the full length.
 const PHASES: [f64; 3] = [0.25, 0.5, 1.0];
 
@@ -95,16 +97,16 @@ fn narrow(
     // If a longer trial contradicts a bound, the interval is widened past it.
     if low > 0.0 && loss_at(low)? > allowed {
         (low, high) = (low / 2.0, low);
-        while low > top * WIDTH && loss_at(low)? > allowed {
+        while low > top * LEAST && loss_at(low)? > allowed {
             (low, high) = (low / 2.0, low);
         }
-        if low <= top * WIDTH {
+        if low <= top * LEAST {
             low = 0.0;
         }
     } else if high < top && loss_at(high)? <= allowed {
         (low, high) = (high, top);
     }
-    while high - low > WIDTH * top {
+    while high - low > (WIDTH * high).max(LEAST * top) {
         let middle = (low + high) / 2.0;
         if loss_at(middle)? <= allowed { low = middle } else { high = middle }
     }
@@ -128,6 +130,17 @@ mod tests {
             assert!(low <= capacity && capacity <= high && high - low <= 20.0, "{interval:?}: {low} {high}");
         }
         assert_eq!(search((500.0, 520.0), 0.0).0, 0.0);
+    }
+
+    #[test]
+    fn a_rate_far_below_the_highest_is_found_as_exactly() {
+        for capacity in [30.0, 60.0, 613.0] {
+            for interval in [(0.0, 1000.0), (700.0, 720.0)] {
+                let (low, high) = search(interval, capacity);
+                assert!(low <= capacity && capacity <= high, "{low} {high}");
+                assert!(high - low <= (WIDTH * high).max(1.0), "{low} {high}");
+            }
+        }
     }
 
     #[test]

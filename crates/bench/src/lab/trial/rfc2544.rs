@@ -1,14 +1,11 @@
 //! The highest rate at which nothing is lost, by halving (RFC 2544, section 26.1).
 
-use super::mlr::highest;
+use super::mlr::{LEAST, WIDTH, highest};
 use super::{LATE, LOSSLESS, Outcome, Times, Trial, is_late, offer_in_time};
 use crate::lab::bed::{Bed, Offered};
 use crate::lab::generator::Load;
 use crate::result::Better;
 use crate::result::judged::Judged;
-
-/// The interval ends at this share of its upper end, and for rates at this share of the highest one.
-const WIDTH: f64 = 0.02;
 
 /// See the module documentation.
 pub struct Rfc2544;
@@ -46,7 +43,7 @@ impl Trial for Rfc2544 {
 /// the switch.
 pub fn lossless(bed: &mut Bed, load: &Load, top: f64) -> Result<(f64, Offered, Option<String>), String> {
     let mut late = None;
-    let (low, last) = halve(top, WIDTH * top, |rate| {
+    let (low, last) = halve(top, LEAST * top, |rate| {
         let offered = offer_in_time(bed, &Load { rate: Some(rate.max(1.0) as u64), ..load.clone() })?;
         let is_good = offered.sent.account.lost() == 0;
         // The last bad try is the one just above the rate that is found.
