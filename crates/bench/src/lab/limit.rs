@@ -14,15 +14,19 @@ const LATENCY_WAITED_MAX: f64 = 0.01;
 const RATE_ERROR_MAX: f64 = 0.001;
 
 /// The generator, if it was the limit: it sent less than it should, or as much as it could with little loss.
-/// It `is_alone` if it has a processor of its own.
+/// Where it plays a guest, frames that found its ring full are the switch's, which had not taken those
+/// before. It `is_alone` if it has a processor of its own.
 pub fn of_generator(load: &Load, sent: &Sent, is_alone: bool) -> Option<String> {
     let account = &sent.account;
-    let is_late = account.not_sent > account.offered / 1000;
+    let refused: u64 = sent.refused.iter().filter(|(end, _)| end.starts_with("vm")).map(|(_, n)| n).sum();
+    let is_late = account.not_sent.saturating_sub(refused) > account.offered / 1000;
     let is_unpaced = load.rate.is_none() && load.burst.is_none();
     let has_numbers = !matches!(load.pattern.protocol, Protocol::Pcap(_));
     // A short trial has too few frames for its rate to be known so well.
     let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
-        sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
+        let went = account.offered.saturating_sub(account.not_sent);
+        let tried_pps = sent.sent_pps * (1.0 + refused as f64 / went.max(1) as f64);
+        tried_pps > 0.0 && (tried_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
     });
     let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < UNPACED_LOSS_MIN);
     let shares = if is_alone { "" } else { ", which shares the processors" };
@@ -81,6 +85,28 @@ mod tests {
     use super::*;
     use crate::lab::traffic::pattern::Pattern;
     use crate::result::account::RECEIVING_SIDE;
+
+    #[test]
+    fn a_switch_that_does_not_empty_the_ring_of_a_guest_is_slow_and_not_the_generator() {
+        let load = |rate| {
+            let pattern = Pattern::default();
+            Load { size: 64, flows: 1, rate, seconds: 1.0, burst: None, pattern }
+        };
+        let sent = |end: &str, refused: u64| {
+            let mut sent = Sent { sent_pps: 60_000.0, ..Sent::default() };
+            (sent.account.offered, sent.account.not_sent) = (100_000, 40_000);
+            (sent.account.received, sent.account.copies) = (60_000, 1);
+            sent.refused.insert(end.into(), refused);
+            sent
+        };
+        for rate in [None, Some(100_000)] {
+            assert_eq!(of_generator(&load(rate), &sent("vm0", 40_000), true), None);
+            let late = of_generator(&load(rate), &sent("vm0", 30_000), true);
+            assert_eq!(late.as_deref(), Some("the generator"));
+            // The device of an interface is the generator's.
+            assert!(of_generator(&load(rate), &sent("e0", 40_000), true).is_some());
+        }
+    }
 
     #[test]
     fn a_guest_was_the_limit_where_most_of_the_lost_frames_found_its_ring_full() {

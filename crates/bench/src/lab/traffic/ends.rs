@@ -27,6 +27,8 @@ pub struct End {
     /// The interface or the socket's file name.
     pub name: String,
     wire: Wire,
+    /// Frames for which a guest's ring had no room: the switch had not taken those before.
+    refused: u64,
 }
 
 impl End {
@@ -49,14 +51,14 @@ impl End {
                     Guest::listen(Path::new(name), &config, CONNECT).map_err(|e| e.to_string())?;
                 let pair = guest.take_pairs().pop().ok_or("a guest without queues")?;
                 let name = name.rsplit('/').next().unwrap_or(name).to_string();
-                return Ok(End { name, wire: Wire::Guest(guest, Box::new(pair)) });
+                return Ok(End { name, wire: Wire::Guest(guest, Box::new(pair)), refused: 0 });
             }
             _ => return Err(format!("{kind}: expected packet, xdp, tap, vhost or backend")),
         };
         let mut port = ports::open(&spec, pool).map_err(|e| e.to_string())?;
         let tx = port.take_tx_queues(1).into_iter().next().ok_or("no transmit queue")?;
         let rx = port.take_rx_queues().into_iter().next().ok_or("no receive queue")?;
-        Ok(End { name: name.to_string(), wire: Wire::Port(port, rx, tx, Box::default()) })
+        Ok(End { name: name.to_string(), wire: Wire::Port(port, rx, tx, Box::default()), refused: 0 })
     }
 
     /// Frames that went out since the end was opened.
@@ -67,14 +69,14 @@ impl End {
         }
     }
 
-    /// Frames that its device refused.
+    /// Frames that its device refused, or the guest's ring.
     pub fn refused(&self) -> u64 {
         match &self.wire {
             Wire::Port(port, ..) => {
                 let stats = port.stats();
                 stats.tx_dropped + stats.tx_errors
             }
-            Wire::Guest(..) => 0,
+            Wire::Guest(..) => self.refused,
         }
     }
 
@@ -90,7 +92,7 @@ impl End {
     }
 
     /// Sends these frames; those that do not go are lost here, and neither [`Self::sent`] counts them.
-    pub fn send<'a>(&mut self, cache: &mut PoolCache, frames: impl Iterator<Item = &'a [u8]>) {
+    pub fn send<'a>(&mut self, cache: &mut PoolCache, frames: impl ExactSizeIterator<Item = &'a [u8]>) {
         match &mut self.wire {
             Wire::Port(_, _, tx, batch) => {
                 for frame in frames {
@@ -106,7 +108,8 @@ impl End {
                 tx.flush(cache);
             }
             Wire::Guest(_, pair) => {
-                pair.send_all(frames);
+                let all = frames.len();
+                self.refused += (all - pair.send_all(frames)) as u64;
             }
         }
     }

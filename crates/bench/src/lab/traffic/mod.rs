@@ -60,7 +60,8 @@ pub struct Sent {
     pub sent_pps: f64,
     /// The longest time without a packet, from the start to the last one.
     pub gap_max_ms: f64,
-    /// Frames that the device of a source refused, by its name. They are among those not sent.
+    /// Frames that the device of a source refused, or the full ring of a guest that is played, by its name.
+    /// They are among those not sent.
     pub refused: BTreeMap<String, u64>,
     /// When frames began to come at a place where none had come for [`SILENCE`], by its name, in nanoseconds
     /// of [`now_ns`](crate::lab::meter::now_ns).
