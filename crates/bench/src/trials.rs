@@ -9,7 +9,7 @@ use crate::lab::topology::{self, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::machine::huge_pages::HugePages;
-use crate::result::{PROCESSORS, Point};
+use crate::result::{MISSES_MAX, Metric, PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -450,6 +450,7 @@ impl Load {
             point.warnings.extend(is_warning.then(|| said.clone()));
             point.verdicts.push(said);
         }
+        point.warnings.extend(of_new_flows(&outcome.metrics));
         point.metrics = outcome.metrics;
         point.account = Some(outcome.account);
         point.limit = outcome.limit;
@@ -461,6 +462,15 @@ impl Load {
         }
         point
     }
+}
+
+/// Each turn has a switch of its own, whose caches know no flow when the load begins: with many flows, or few
+/// packets, first packets are a share of all.
+fn of_new_flows(metrics: &BTreeMap<String, Metric>) -> Option<String> {
+    let share = metrics.get("lookups_miss_ratio")?.median();
+    let percent = share * 100.0;
+    (share > MISSES_MAX)
+        .then(|| format!("{percent:.1} % of the lookups were of new flows, whose cost is in the figures"))
 }
 
 /// The figure that an operator looks for first: the trial's own, or the rate.
@@ -502,6 +512,19 @@ mod tests {
         let load = loads_of("calibration", Mode::Normal, &Wanted::default()).remove(0);
         let point = load.point("calibration", "none".into(), Outcome::default(), Point::default());
         assert_eq!(point.command, "crosspoint bench run calibration.max");
+    }
+
+    #[test]
+    fn a_point_with_many_first_packets_says_so() {
+        let load = loads_of("latency", Mode::Quick, &Wanted::default()).remove(0);
+        let warnings = |missed: f64| {
+            let mut outcome = Outcome::default();
+            outcome.push("lookups_miss_ratio", "ratio", crate::result::Better::Neither, missed);
+            let point = load.point("latency", "bridge".into(), outcome, Point::default());
+            point.warnings.iter().filter(|warning| warning.contains("new flows")).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(warnings(0.047), ["4.7 % of the lookups were of new flows, whose cost is in the figures"]);
+        assert!(warnings(0.001).is_empty());
     }
 
     #[test]
