@@ -30,7 +30,7 @@ const GSO_ECN: u8 = 0x80;
 /// (TCP_MIN_SND_MSS: the longest options and 8 bytes). It counts the options, which `gso_size` does not.
 pub const MSS_MIN: usize = 48;
 /// Frames that a segment of a smaller `gso_size` may become: the kernel merges small segments, too, where it
-/// receives them (GRO), of those that it gets at once from a card (NAPI_POLL_WEIGHT).
+/// receives them (GRO), mostly no more than it gets at once from a card (NAPI_POLL_WEIGHT).
 pub const SMALL_SEGMENTS_MAX: usize = 64;
 /// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the
 /// most that Linux lets a program send over UDP (UDP_MAX_SEGMENTS, 128).

@@ -7,6 +7,7 @@ use crate::{Guest, GuestConfig, RingLayout};
 use packet::{Batch, LinkState, Port};
 use ports::vhost_user::message::{Region, request};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::lab::wait_for;
 
 const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
@@ -108,5 +109,41 @@ fn rings_in_a_region_that_is_removed_and_added_again_go_on_where_they_were() {
             assert_eq!(seen, 1, "{layout:?}");
         }
         assert!(guest.is_connected());
+    }
+}
+
+#[test]
+fn a_worker_that_meets_missing_memory_breaks_off_no_message() {
+    for _ in 0..20 {
+        let (_dir, mut cache, mut port) = Victim::alone();
+        let config =
+            GuestConfig { layout: RingLayout::Split, ring_size: RING_SIZE, ..GuestConfig::default() };
+        let mut guest = Guest::connect(&port.path, &config).unwrap();
+        let more = GuestRam::new(1 << 20).unwrap();
+        change(&mut guest, request::ADD_MEM_REG, &more, MORE);
+        let attacker = Attacker::new(&mut guest, RING_SIZE);
+        attacker.descriptor(attacker.tx[0], 0, MORE + 4096, 12 + 60, [0, 0]);
+        (0..30).for_each(|_| attacker.avail(attacker.tx, 0));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (rx, is_over) = (&mut port.rx[0], &is_over);
+            let cache = &mut cache;
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    rx.rx_burst(cache, &mut batch);
+                    cache.free_all(&mut batch);
+                }
+            });
+            let region = Region { guest: MORE, len: more.len(), user: more.user(0), offset: 0 };
+            let payload = [[0; 8].to_vec(), region.encode().to_vec()].concat();
+            let mut said = attacker.guest.front_end.say(request::REM_MEM_REG, &payload, &[]).is_ok();
+            for _ in 0..20 {
+                attacker.avail(attacker.tx, 0);
+                said &= attacker.guest.synchronise().is_ok();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert!(said, "{:?}", port.port.status().error);
+        });
     }
 }

@@ -82,6 +82,10 @@ impl InnerSegment {
     }
 }
 
+/// Frames that [`cut_unfinished`] makes of a packet: with a small MTU and long headers, 64 KB could take the
+/// pool.
+const UNFINISHED_FRAMES_MAX: usize = 256;
+
 /// Cuts up a packet longer than a frame (`frame_max` bytes without VLAN tags), if it is TCP within a tunnel
 /// that its sender left to segmentation, for drivers that get packets without the kernel's notes: the size
 /// is lost, and the MTU bounds it. Appends the finished frames to `out`. False if that is not possible.
@@ -95,7 +99,8 @@ pub fn cut_unfinished(
     let Some(segment) = InnerSegment::find_unfinished(packet) else { return false };
     let tags = usize::from(segment.outer[0].l2_5) - ETHERNET_HEADER;
     let size = (frame_max + tags).saturating_sub(segment.payload.start).min(u16::MAX.into());
-    size > 0 && segment.cut(packet, size as u16, cache, out)
+    let fits = size > 0 && segment.payload.len().div_ceil(size) <= UNFINISHED_FRAMES_MAX;
+    fits && segment.cut(packet, size as u16, cache, out)
 }
 
 /// Makes the headers of an outer packet those of one frame, whose inner ones are finished.

@@ -98,6 +98,9 @@ struct RingConfig {
     has_run: bool,
 }
 
+/// Regions that are remembered once they are removed: as many as there can be.
+const REMOVED_MAX: usize = 64;
+
 /// See the module documentation.
 pub(super) struct Device {
     shared: Arc<Shared>,
@@ -106,9 +109,10 @@ pub(super) struct Device {
     features: u64,
     protocol_features: u64,
     memory: Option<Arc<GuestMemory>>,
-    /// A region was removed. QEMU changes memory while the rings work by removing all regions that change,
-    /// and adding them again: until then, what is not there may come.
-    lacks_memory: bool,
+    /// Regions that were removed and have not come back, the last [`REMOVED_MAX`] of them. QEMU changes
+    /// memory while the rings work by removing all regions that change, and adding them again: until then,
+    /// what is not there may come.
+    removed: Vec<Region>,
     extent: Extent,
     log: Option<Arc<DirtyLog>>,
     rings: Vec<RingConfig>,
@@ -125,7 +129,7 @@ impl Device {
             features: 0,
             protocol_features: 0,
             memory: None,
-            lacks_memory: false,
+            removed: Vec::new(),
             extent: Extent::default(),
             log: None,
             rings: (0..RINGS_MAX).map(|_| RingConfig::default()).collect(),
@@ -231,7 +235,8 @@ impl Device {
 
     fn set_mem_table(&mut self, regions: &[Region], fds: Vec<Given>) -> Result<(), DeviceError> {
         self.take_all();
-        (self.memory, self.lacks_memory) = (None, false);
+        self.memory = None;
+        self.removed.clear();
         let map =
             |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.extent)?));
         let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
@@ -251,6 +256,8 @@ impl Device {
             }
         }
         regions.push(Arc::new(Mapped::new(region, &fd, &self.extent)?));
+        let end = |of: &Region| of.guest.saturating_add(of.len);
+        self.removed.retain(|gone| gone.guest >= end(&region) || region.guest >= end(gone));
         self.replace_memory(regions)
     }
 
@@ -263,7 +270,10 @@ impl Device {
         };
         let Some(at) = regions.iter().position(is_it) else { return Ok(()) };
         regions.remove(at);
-        self.lacks_memory = true;
+        if self.removed.len() == REMOVED_MAX {
+            self.removed.remove(0);
+        }
+        self.removed.push(region);
         self.replace_memory(regions)
     }
 
@@ -350,7 +360,7 @@ impl Device {
         let is_modern = self.features & (d::VERSION_1 | d::MRG_RXBUF) != 0;
         let parts = RingParts {
             memory: memory.clone(),
-            lacks_memory: self.lacks_memory,
+            lacks_memory: !self.removed.is_empty(),
             log: self.log.clone().filter(|_| self.features & d::LOG_ALL != 0),
             direction: if index.is_multiple_of(2) { Direction::ToGuest } else { Direction::FromGuest },
             is_mergeable: self.features & d::MRG_RXBUF != 0,
@@ -371,7 +381,7 @@ impl Device {
                 .map(|split| Ring::split(split, usize::from(size), parts))
         };
         let mut ring = match made {
-            Err(fault) if self.lacks_memory && fault == Fault::RING_OUTSIDE => {
+            Err(fault) if !self.removed.is_empty() && fault == Fault::RING_OUTSIDE => {
                 self.shared.lacks_memory(fault);
                 return Ok(());
             }

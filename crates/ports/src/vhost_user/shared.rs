@@ -369,7 +369,7 @@ impl Shared {
         self.wake(index / 2);
     }
 
-    /// For the protocol thread.
+    /// For the protocol thread, and for a worker whose ring has come to rest.
     pub(super) fn count_tx_rings(&self) {
         let count = (0..QUEUE_PAIRS_MAX).take_while(|pair| self.is_there(2 * pair)).count();
         self.tx_rings.store(count as u32, Ordering::Relaxed);
@@ -394,11 +394,13 @@ impl Shared {
         self.places[index].is_there.store(false, Ordering::Relaxed);
         if slot.ring.as_ref().is_some_and(|ring| ring.waits_for(fault)) {
             self.lacks_memory(fault);
+            // The protocol thread is not woken: it would break off the message that it is busy with.
+            self.count_tx_rings();
         } else {
             slot.ring = None;
             self.fault.lock().expect("no panic while held").get_or_insert(fault);
+            self.event.signal();
         }
-        self.event.signal();
     }
 
     /// Tells operators why a ring rests.
