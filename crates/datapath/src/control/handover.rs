@@ -10,8 +10,8 @@
 
 use super::*;
 
-/// Chunks that a bridge's packets may always hold: enough for the largest packet.
-const CHUNKS_LEAST: u64 = 64;
+/// Chunks that all may hold of a small pool: two of the largest packets.
+const CHUNKS_LEAST: u64 = 128;
 
 impl<P: Pipeline> Datapath<P> {
     /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. False if no buffer
@@ -72,8 +72,7 @@ impl<P: Pipeline> Datapath<P> {
             held += w.handed_over.total;
             own += w.handed_over.of(bridge);
         }
-        let left = all.saturating_sub(held + chunks).max(CHUNKS_LEAST);
-        own + chunks <= left
+        own + chunks <= all.max(CHUNKS_LEAST).saturating_sub(held + chunks)
     }
 
     fn hand_over(&mut self, handover: Handover) {

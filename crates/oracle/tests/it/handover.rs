@@ -108,6 +108,12 @@ fn packets_of_one_bridge_leave_some_of_the_share_to_those_of_others() {
         home.settle();
         assert_eq!(home.floods[1].sent(), round * (SHARE + SHARE / 2 + 10));
     }
+    // However many bridges there are, ports have most of the pool.
+    (1..200).for_each(|bridge| _ = execute(&mut home, bridge, SHARE));
+    let stats = pool().stats();
+    let held = (stats.total - stats.free) as u64;
+    assert!((2 * SHARE - 10..=2 * SHARE).contains(&held), "{held}");
+    home.settle();
     assert_eq!(pool().stats().free, pool().stats().total);
 }
 
