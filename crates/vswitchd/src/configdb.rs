@@ -300,7 +300,10 @@ fn warn_of_late_statistics(said: &mut bool, started: std::io::Result<bool>) {
 
 impl Follower {
     fn disconnected(&mut self) {
-        self.is_alone = self.replica.has_lock();
+        // An attempt that did not get so far says nothing about who has the lock.
+        if self.replica.is_synced() {
+            self.is_alone = self.replica.has_lock();
+        }
         self.replica.disconnected();
         if self.in_flight.take().is_some() || self.round.is_some() {
             self.write_anew();
@@ -311,15 +314,16 @@ impl Follower {
     /// no longer than this, and what does is left to the next attempt to connect.
     async fn go_on_alone(&mut self) {
         let end = Instant::now() + ALONE_MAX;
-        let has_come_back = self.is_alone && self.shared.borrow_mut().devices.has_come_back();
         let may_come = self.shared.borrow().devices.may_come.clone();
-        let may_come = self.is_alone
-            && tokio::select! {
-                biased;
-                () = may_come.notified() => true,
-                () = std::future::ready(()) => false,
-            };
-        if (has_come_back || may_come) && self.plan.is_none() && self.reads.is_none() {
+        let may_come = tokio::select! {
+            biased;
+            () = may_come.notified() => true,
+            () = std::future::ready(()) => false,
+        };
+        // If no plan is made for it here, it is left to the next attempt, or to the server's time.
+        self.port_may_come |= self.shared.borrow_mut().devices.has_come_back() || may_come;
+        if self.is_alone && self.port_may_come && self.plan.is_none() && self.reads.is_none() {
+            self.port_may_come = false;
             let before = self.reading.before.clone();
             self.plan =
                 Some(Reconciliation::plan(&self.shared.borrow().running(), self.wanted.clone(), before));
@@ -394,7 +398,8 @@ impl Follower {
 
     /// Whether it must look again soon, though nothing tells it when.
     fn waits_for_devices(&self) -> bool {
-        self.is_waiting || !self.in_force.is_empty() || (self.port_may_come && self.replica.has_lock())
+        let waits = self.port_may_come || !self.in_force.is_empty();
+        self.is_waiting || waits && self.replica.is_synced() && self.replica.has_lock()
     }
 
     /// Whether we have the rows and the lock.
@@ -425,6 +430,8 @@ impl Follower {
     fn stand_down(&mut self) {
         self.wanted = Rc::new(Wanted { switch: self.wanted.switch.clone(), ..Wanted::default() });
         self.reads = None;
+        self.in_force.clear();
+        self.to_tell = None;
         let mut vswitch = self.shared.borrow_mut();
         vswitch.devices.removed = Fate::Left;
         self.plan = Some(Reconciliation::of_all_bridges(&vswitch));

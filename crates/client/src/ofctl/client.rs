@@ -466,6 +466,14 @@ impl Client {
         self.check_shown(answer, &text)
     }
 
+    /// Whether what came last is a part of statistics that says that there are more, whatever else it says.
+    fn announces_more(&self) -> bool {
+        let kind = if self.version == Version::V10 { 17 } else { 19 };
+        // The last bit of the flags, which come after the kind of statistics.
+        matches!(self.connection.last_message(), [_, of, _, _, _, _, _, _, _, _, _, flags, ..]
+            if *of == kind && flags & 1 != 0)
+    }
+
     /// Asks for statistics and hands over each part of the reply, or the error, with its transaction id.
     fn statistics(
         &mut self,
@@ -481,8 +489,7 @@ impl Client {
             }
             let more = match &reply {
                 Ok(Message::StatsReply(body)) => body.more,
-                // The last bit of the flags, which come after the kind of statistics.
-                Err(_) => self.connection.last_message().get(11).is_some_and(|flags| flags & 1 != 0),
+                Err(_) => self.announces_more(),
                 Ok(Message::Error(_)) => false,
                 Ok(_) => return fail!("{}: reply of another kind", self.name),
             };
