@@ -22,12 +22,12 @@ use crate::ovsdb::Handle;
 use crate::plane::TURN;
 use crate::reconcile::{Progress, Reconciliation};
 use crate::state::Shared;
-use crate::writeback::Round;
+use crate::writeback::{Round, configures};
 use host::rundir::RunDir;
 use host::sysstats::Sampler;
+use ovsdb::TableIdx;
 use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
-use ovsdb::{RowChange, TableIdx};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -634,71 +634,4 @@ impl Follower {
 fn root_row(replica: &Replica) -> Option<ovsdb::Uuid> {
     let table = replica.schema()?.find("Open_vSwitch")?;
     replica.table(table).iter().next().map(|row| row.uuid())
-}
-
-/// Columns that the switch writes, or that are others' business.
-const STATUS_COLUMNS: &[(&str, &[&str])] = &[
-    (
-        "Open_vSwitch",
-        &[
-            "cur_cfg",
-            "statistics",
-            "ovs_version",
-            "db_version",
-            "iface_types",
-            "datapath_types",
-            "dpdk_initialized",
-            "dpdk_version",
-            "external_ids",
-            "system_type",
-            "system_version",
-        ],
-    ),
-    ("Bridge", &["datapath_id", "datapath_version", "status", "rstp_status", "external_ids"]),
-    (
-        "Port",
-        &["statistics", "status", "rstp_status", "rstp_statistics", "bond_active_slave", "external_ids"],
-    ),
-    (
-        "Interface",
-        &[
-            "ofport",
-            "error",
-            "admin_state",
-            "link_state",
-            "link_speed",
-            "duplex",
-            "mac_in_use",
-            "mtu",
-            "ifindex",
-            "link_resets",
-            "statistics",
-            "status",
-            "lacp_current",
-            "bfd_status",
-            "cfm_fault",
-            "cfm_fault_status",
-            "cfm_health",
-            "cfm_flap_count",
-            "cfm_remote_mpids",
-            "cfm_remote_opstate",
-            "external_ids",
-        ],
-    ),
-    ("Controller", &["is_connected", "role", "status", "external_ids"]),
-    ("Manager", &["is_connected", "status", "max_backoff", "inactivity_probe", "external_ids"]),
-    ("Datapath", &["capabilities", "datapath_version", "external_ids"]),
-];
-
-/// Whether a change of a row may change the configuration.
-fn configures(replica: &Replica, change: &RowChange) -> bool {
-    let Some(schema) = replica.schema() else { return true };
-    let table = schema.table(change.table);
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
-    let told =
-        STATUS_COLUMNS.iter().find(|(name, _)| *name == table.name).map_or(&[][..], |(_, columns)| columns);
-    old.changed_columns(new).any(|column| {
-        let column = table.column(column);
-        !column.name.starts_with('_') && !told.contains(&column.name.as_str())
-    })
 }
