@@ -45,7 +45,15 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
     let burst = format!("--burst={BURST}");
     let mut command = Command::new("dpdk-testpmd");
     command
-        .args(["-l", &lcores, "--no-pci", "--file-prefix=crosspoint-floor", "--vdev", &source])
+        .args([
+            "-l",
+            &lcores,
+            "--no-pci",
+            "--huge-unlink",
+            "--file-prefix=crosspoint-floor",
+            "--vdev",
+            &source,
+        ])
         .args(["--vdev", "net_null0,no-rx=1", "--", "--forward-mode=io", "--nb-cores=1", "--auto-start"])
         .args(["--total-num-mbufs=270000", "--stats-period", "1", &burst])
         .current_dir(&dir.0)
