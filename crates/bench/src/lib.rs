@@ -36,6 +36,7 @@ mod shown;
 mod stats;
 mod suite;
 mod trials;
+mod turns;
 mod units;
 
 pub use cli::{Args, completed, run};

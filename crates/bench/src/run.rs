@@ -14,6 +14,7 @@ use crate::session::{Ended, Session};
 use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
+use crate::turns;
 use crate::units::Failure;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -475,11 +476,11 @@ impl Runner<'_> {
             store.warn("regression: no other build was named (--switch crosspoint@PATH), so this one is compared with itself".into())?;
             others.push(this.clone());
         }
-        let rounds = if self.wish.mode == Mode::Quick { 2 } else { compare::ROUNDS };
+        let rounds = if self.wish.mode == Mode::Quick { 2 } else { turns::ROUNDS };
         let (mut points, mut slower) = (Vec::new(), Vec::new());
         for other in &others {
             let (mut a, mut b) =
-                compare::builds(&self.session, other, &this, rounds).map_err(|e| e.to_string())?;
+                turns::builds(&self.session, other, &this, rounds).map_err(|e| e.to_string())?;
             let compared = compare::compare(&a, &b);
             let worse = compare::worse(&compared);
             if !worse.is_empty() {
@@ -544,7 +545,7 @@ impl Runner<'_> {
             for turn in 0..runs {
                 if wanted("crosspoint") || is_there {
                     let raw = store.raw(&format!("{id}.turn-{turn}"));
-                    compare::merge(&mut points, self.measure_once(&program, &ours, &raw)?);
+                    turns::merge(&mut points, self.measure_once(&program, &ours, &raw)?);
                 }
                 for (n, version) in versions.iter().enumerate() {
                     let raw = store.raw(&format!("{id}.turn-{turn}.version-{n}"));
@@ -553,7 +554,7 @@ impl Runner<'_> {
                     for point in &mut of_version {
                         point.switch = format!("crosspoint@{version}");
                     }
-                    compare::merge(&mut points, of_version);
+                    turns::merge(&mut points, of_version);
                 }
             }
         }
