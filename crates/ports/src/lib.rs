@@ -15,6 +15,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod crash;
+mod cut;
 mod driver;
 pub mod dummy;
 pub mod files;

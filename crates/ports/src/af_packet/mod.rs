@@ -21,6 +21,7 @@ mod transmit;
 
 use crate::af_xdp::device::{Device, OffloadsOff};
 use crate::af_xdp::sys;
+use crate::cut::CutFrames;
 use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
@@ -151,7 +152,7 @@ impl AfPacketPort {
             stats,
             port_no,
             tails: Tails::new(pool),
-            cut: Vec::new(),
+            cut: CutFrames::default(),
             next_check_tsc: 0,
             check_interval_tsc: clock::tsc_hz() / CHECKS_PER_S,
         }));
@@ -368,8 +369,7 @@ struct PacketRx {
     stats: Arc<QueueStats>,
     port_no: PortNo,
     tails: Tails,
-    /// What a segment within a tunnel has become and is still to be handed over, the last frame first.
-    cut: Vec<Packet>,
+    cut: CutFrames,
     next_check_tsc: u64,
     check_interval_tsc: u64,
 }
@@ -401,13 +401,12 @@ impl PacketRx {
                 None
             }
             Received::Cut => {
-                for frame in &mut self.cut {
+                for frame in self.cut.iter_mut() {
                     if let Some(tag) = vlan {
                         push_tag(frame, tag);
                     }
                     frame.in_port = self.port_no;
                 }
-                self.cut.reverse();
                 None
             }
             Received::Lost => {
@@ -465,7 +464,9 @@ impl PacketRx {
     ) -> Received {
         let cut = match virtio_net::apply(header, &mut packet) {
             Ok(()) => return Received::Frame(packet),
-            Err(BadHeader::Nonsense) => virtio_net::cut_inner(header, &packet, cache, &mut self.cut),
+            Err(BadHeader::Nonsense) => {
+                self.cut.fill(|frames| virtio_net::cut_inner(header, &packet, cache, frames))
+            }
             Err(why) => Err(why),
         };
         match cut {
@@ -510,18 +511,13 @@ enum Received {
 impl RxQueue for PacketRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         let before = batch.len();
-        while cache.room(batch) > 0 {
-            if let Some(frame) = self.cut.pop() {
-                self.stats.passed(1, frame.len() as u64);
-                batch.push(frame);
-                continue;
-            }
-            if !self.ring.has_next() {
-                break;
-            }
+        if !self.cut.is_empty() {
+            self.cut.hand_over(&self.stats, cache, batch);
+        }
+        while cache.room(batch) > 0 && self.ring.has_next() {
             match self.receive(cache) {
                 Err(()) => break,
-                Ok(None) => {}
+                Ok(None) => self.cut.hand_over(&self.stats, cache, batch),
                 Ok(Some(packet)) => {
                     self.stats.passed(1, packet.len() as u64);
                     batch.push(packet);
@@ -557,7 +553,6 @@ impl RxQueue for PacketRx {
 
     fn close(&mut self, cache: &mut PoolCache) {
         self.tails.close(cache);
-        self.stats.dropped.add(self.cut.len() as u64);
-        self.cut.drain(..).for_each(|frame| cache.free(frame));
+        self.cut.close(&self.stats, cache);
     }
 }

@@ -11,6 +11,7 @@ use super::lent::Lent;
 use super::program::XskMap;
 use super::socket::{DRAIN_GRACE, RxRings, Socket, TX_METADATA_BYTES, TxRings};
 use super::sys;
+use crate::cut::CutFrames;
 use crate::offload::{self, tunnel::cut_unfinished};
 use crate::{PortError, QueueStats};
 use base::PortNo;
@@ -68,8 +69,7 @@ pub(super) struct XskRxQueue {
     port_no: PortNo,
     /// The first segments of a frame whose last segment has not arrived yet.
     partial: Option<Packet>,
-    /// What a segment within a tunnel has become and is still to be handed over, the last frame first.
-    cut: Vec<Packet>,
+    cut: CutFrames,
     polls_idle: u32,
 }
 
@@ -92,7 +92,7 @@ impl XskRxQueue {
             queue_id,
             port_no,
             partial: None,
-            cut: Vec::new(),
+            cut: CutFrames::default(),
             polls_idle: 0,
         }
     }
@@ -127,17 +127,6 @@ impl XskRxQueue {
     }
 }
 
-/// Hands over frames that have been cut, the last one first in `cut`, as far as there is room.
-#[cold]
-fn hand_over(cut: &mut Vec<Packet>, stats: &QueueStats, cache: &PoolCache, batch: &mut Batch) {
-    while cache.room(batch) > 0
-        && let Some(frame) = cut.pop()
-    {
-        stats.passed(1, frame.len() as u64);
-        batch.push(frame);
-    }
-}
-
 /// Lends the kernel enough chunks to fill its fill ring.
 #[inline]
 fn refill(rings: &mut RxRings, cache: &mut PoolCache, geometry: Geometry) {
@@ -163,7 +152,7 @@ impl RxQueue for XskRxQueue {
         assert!(std::ptr::eq(cache.pool(), pool), "a port's worker allocates from the port's pool");
         let Some(rings) = &mut self.rings else { return RxOutcome::Gone };
         if !self.cut.is_empty() {
-            hand_over(&mut self.cut, &self.stats, cache, batch);
+            self.cut.hand_over(&self.stats, cache, batch);
         }
         let available = rings.rx.available();
         if available == 0 {
@@ -172,6 +161,7 @@ impl RxQueue for XskRxQueue {
         self.polls_idle = 0;
         let (mut used, mut packets, mut bytes) = (0, 0, 0);
         let base = pool.base();
+        let frame_max = self.shared.frame_max.load(Ordering::Relaxed);
         for n in 0..available.min(cache.room(batch) as u32) {
             prefetch_ptr(base.as_ptr().wrapping_add(rings.rx.peek(n).addr as usize));
         }
@@ -190,15 +180,13 @@ impl RxQueue for XskRxQueue {
                 segment
             };
             packet.in_port = self.port_no;
-            let frame_max = self.shared.frame_max.load(Ordering::Relaxed);
             offload::recognise_unfinished(&mut packet, frame_max);
             if packet.len() > frame_max as usize
                 && !offload::is_segmentation_pending(&packet)
-                && cut_unfinished(&packet, frame_max as usize, cache, &mut self.cut)
+                && self.cut.fill(|frames| cut_unfinished(&packet, frame_max as usize, cache, frames))
             {
                 cache.free(packet);
-                self.cut.reverse();
-                hand_over(&mut self.cut, &self.stats, cache, batch);
+                self.cut.hand_over(&self.stats, cache, batch);
                 continue;
             }
             packets += 1;
@@ -240,8 +228,7 @@ impl RxQueue for XskRxQueue {
         if let Some(partial) = self.partial.take() {
             cache.free(partial);
         }
-        self.stats.dropped.add(self.cut.len() as u64);
-        self.cut.drain(..).for_each(|frame| cache.free(frame));
+        self.cut.close(&self.stats, cache);
         // What was received but not fetched is dropped, and counted as such.
         let waiting = rings.rx.available();
         rings.rx.release(waiting);
