@@ -46,6 +46,10 @@ use session::Session;
 use state::{Budget, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The longest request that is read though it is not UTF-8. It is copied for that, to three times its length
+/// at most, and nothing but a command line has such bytes.
+const NOT_UTF8_BYTES_MAX: usize = 16 << 20;
+
 impl Server {
     /// Without databases but its own. `ids` gives rows and commits their UUIDs.
     pub fn new(now: Now, mut ids: UuidGenerator) -> Server {
@@ -169,6 +173,9 @@ impl Server {
         };
         let bad: String = bad.iter().map(|byte| format!(" {byte:#04x}")).collect();
         let error = Error::constraint(format!("not a valid UTF-8 string: invalid UTF-8 sequence{bad}"));
+        if bytes.len() > NOT_UTF8_BYTES_MAX {
+            return Err(BadMessage::NotJson(error.to_string()));
+        }
         let text = String::from_utf8_lossy(bytes);
         if let Err(error) = self.check_request(&text) {
             return self.refuse_unread(id, &text, &error);

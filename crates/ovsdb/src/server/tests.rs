@@ -519,6 +519,12 @@ fn what_is_not_utf_8_is_refused_except_in_comments() {
     assert_eq!(say("transact", json!(["?"]))["error"]["error"], "unknown database");
     let said = say("transact", json!(["D", {"op": "comment", "comment": "br?"}, insert("b")]));
     assert!(said["result"][1]["uuid"].is_array(), "{said}");
+    let long = |len| {
+        let text = [vec![b'x'; len], vec![0xff]].concat();
+        [&b"{\"method\":\"echo\",\"id\":1,\"params\":[\""[..], &text, b"\"]}"].concat()
+    };
+    assert!(rig.server.handle_bytes(rig.now, session, &long(1 << 20)).is_ok());
+    assert!(rig.server.handle_bytes(rig.now, session, &long(16 << 20)).is_err());
     assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 1);
 }
 
