@@ -14,8 +14,8 @@ use super::*;
 const CHUNKS_LEAST: u64 = 128;
 
 impl<P: Pipeline> Datapath<P> {
-    /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. False if no buffer
-    /// is free, or there is no worker.
+    /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. It counts as one of
+    /// the first bridge's. False if no buffer is free, or there is no worker.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
         let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
         packet.in_port = in_port;

@@ -315,8 +315,11 @@ impl Inner {
     fn log_cables(&mut self, changed: &[PortNo]) {
         let version = self.coming();
         let changed: HashSet<PortNo> = changed.iter().copied().collect();
-        let leads_there = |p: &&Arc<Port>| matches!(p.spec.kind, PortKind::Patch { peer: Some(no) } if changed.contains(&no));
-        for port in self.topology.ports.iter().flatten().filter(leads_there) {
+        for port in self.topology.ports.iter().flatten() {
+            let PortKind::Patch { peer: Some(peer) } = port.spec.kind else { continue };
+            if !changed.contains(&peer) {
+                continue;
+            }
             let ports = word_table::ports(port.bridge.0);
             self.log.word(ports, word_table::port(port.spec.of_port.0), version);
             // A flood reaches it without looking up its number.
