@@ -401,8 +401,10 @@ fn print_goals(args: &GoalsArgs) -> Result<(), Failure> {
         println!("{}: {}", one.verdict, one.what);
         println!("    {} {}, bound {}, goal {}", one.figure, short(one.value), short(one.bound), one.goal);
     }
+    let missing = goals::not_measured(&run).inspect(|goal| println!("not measured: {goal}")).count();
     let counts = goals::summary(&held);
-    let text: Vec<String> = counts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    let mut text: Vec<String> = counts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    text.push(format!("{missing} goals not measured"));
     println!("{}", text.join(", "));
     match counts.iter().filter(|(verdict, _)| verdict.starts_with("missed")).map(|(_, n)| n).sum() {
         0usize => Ok(()),

@@ -17,14 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
 
-/// Throughput that stays under rule changes that touch other flows.
-const CHURN_GOAL: f64 = 0.8;
-/// Throughput that stays while all rules are replaced.
-const REPLACE_GOAL: f64 = 0.5;
-/// Maximum CPU time of a pass of the worker's loop.
-const PASS_MS_MAX: f64 = 1.0;
-/// Throughput that stays while flows expire.
-const EXPIRY_GOAL: f64 = 0.95;
 /// Length of the windows in which throughput is measured.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -244,7 +236,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
     }
     let row = row("churn", args.flows, args.flows, args.rate, &turns);
     let mut goals = Goals::default();
-    goals.at_least("throughput under rule changes", &row.raw, CHURN_GOAL);
+    goals.at_least("throughput under rule changes", &row.raw, crate::goals::CHURN_LEAST);
     goals.at_least("flow-mods made per second", &[row.flow_mods_made_per_s], args.rate as f64 * 0.95);
     args.common.finish([row].into_iter().collect(), goals)
 }
@@ -305,9 +297,9 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), Failure> {
     }
     let row = row("replace", args.rules, args.flows, 0, &turns);
     let mut goals = Goals::default();
-    goals.at_least("throughput while all rules are replaced", &row.raw, REPLACE_GOAL);
+    goals.at_least("throughput while all rules are replaced", &row.raw, crate::goals::REPLACE_LEAST);
     let passes: Vec<f64> = turns.iter().map(|t| t.longest_pass_ms).collect();
-    goals.never_above("longest pass in ms of CPU time", &passes, PASS_MS_MAX);
+    goals.never_above("longest pass in ms of CPU time", &passes, crate::goals::PASS_MOST_MS);
     Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }
 
@@ -346,7 +338,7 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), Failure> {
     }
     let row = row("expiry", args.flows, args.active, 0, &turns);
     let mut goals = Goals::default();
-    goals.at_least("throughput while flows expire", &row.raw, EXPIRY_GOAL);
+    goals.at_least("throughput while flows expire", &row.raw, crate::goals::EXPIRY_LEAST);
     Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }
 

@@ -3,6 +3,7 @@
 //! A dump of rules requests them before it answers, so this bounds the age of what it shows. One rule for
 //! each flow, all flows active.
 
+use crate::goals::{COUNTS_MOST_MS, COUNTS_OF_MANY_MOST_MS};
 use crate::machine::turns::turn;
 use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
@@ -42,7 +43,7 @@ struct Row {
 
 /// The longest that counters may be late.
 fn limit_ms(flows: usize) -> f64 {
-    if flows <= 100_000 { 200.0 } else { 1_000.0 }
+    if flows <= 100_000 { COUNTS_MOST_MS } else { COUNTS_OF_MANY_MOST_MS }
 }
 
 /// Runs it.

@@ -16,11 +16,6 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// Share of its rate that an established flow keeps.
-const FAIRNESS_GOAL: f64 = 0.5;
-/// Colliding flows cost at most this many times what others cost: "nothing degrades", with a margin for
-/// noise.
-const COLLIDE_GOAL: f64 = 1.1;
 /// The port that opens new flows.
 const FLOODER: PortNo = PortNo(3);
 
@@ -108,7 +103,7 @@ pub fn run_fairness(args: &FairnessArgs) -> Result<(), String> {
         row.kept_ratio
     );
     let mut goals = Goals::default();
-    goals.at_least("rate that an established flow keeps", &row.raw, FAIRNESS_GOAL);
+    goals.at_least("rate that an established flow keeps", &row.raw, crate::goals::FAIRNESS_LEAST);
     goals.at_least("new flows per second beside it", &[row.new_flows_per_s], 1.0);
     args.common.finish([row].into_iter().collect(), goals)
 }
@@ -211,8 +206,16 @@ pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
             median(&against(&first))
         );
         if n > 0 {
-            goals.at_most(&format!("cost of flows that collide under {name}"), &against(&hits), COLLIDE_GOAL);
-            goals.at_most(&format!("new flows that collide under {name}"), &against(&first), COLLIDE_GOAL);
+            goals.at_most(
+                &format!("cost of flows that collide under {name}"),
+                &against(&hits),
+                crate::goals::COLLIDE_MOST,
+            );
+            goals.at_most(
+                &format!("new flows that collide under {name}"),
+                &against(&first),
+                crate::goals::COLLIDE_MOST,
+            );
         }
         rows.push(CollideRow {
             switch: "crosspoint",

@@ -24,8 +24,6 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// With the exact-match tier a packet costs at most this many times what it costs without.
-const GOAL: f64 = 1.1;
 /// The most masks that are asked for.
 const MASKS_MAX: usize = 10_000;
 /// With more masks than this, rules also need a prefix of the port; the addresses' prefixes give 1024.
@@ -117,7 +115,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 let new = point(args, &source, &prefixes, flows, megaflows)?;
                 let raw = |n: usize| new[n].raw.iter();
                 let ratios: Vec<f64> = raw(0).zip(raw(1)).map(|(on, off)| on / off).collect();
-                goals.at_most(&format!("{megaflows:?} {masks} masks {flows} flows: on/off"), &ratios, GOAL);
+                goals.at_most(
+                    &format!("{megaflows:?} {masks} masks {flows} flows: on/off"),
+                    &ratios,
+                    crate::goals::EXACT_TIER_MOST,
+                );
                 rows.extend(new);
             }
         }

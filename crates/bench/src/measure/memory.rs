@@ -13,8 +13,6 @@ use crate::units::{Failure, count};
 use datapath::Config;
 use std::time::Duration;
 
-/// Bytes that a million of each fit in.
-const LIMIT_BYTES: f64 = 1.5e9;
 /// A source holds each of these frames in a line of this many bytes.
 const LINE_BYTES: usize = 64;
 
@@ -106,7 +104,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         mb(row.rss_of_switch_bytes)
     );
     let mut goals = Goals::default();
-    goals.never_above("resident bytes", &[row.rss_of_switch_bytes as f64], LIMIT_BYTES);
+    goals.never_above("resident bytes", &[row.rss_of_switch_bytes as f64], crate::goals::MEMORY_MOST_BYTES);
     goals.at_least("megaflows cached", &[row.megaflows.max(row.exact_entries) as f64], args.flows as f64);
     Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }

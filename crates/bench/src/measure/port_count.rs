@@ -17,9 +17,6 @@ use ports::PortSpec;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// The cost with any number of ports is at most this many times the cost with two.
-const GOAL: f64 = 1.05;
-
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
@@ -82,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         let ratios: Vec<f64> = raw.iter().zip(&two).map(|(many, two)| many / two).collect();
         println!("{ports:>4} ports: {:>6.1} cycles/packet, {:.3} times two", median(&raw), median(&ratios));
         if n > 0 {
-            goals.at_most(&format!("cost with {ports} ports"), &ratios, GOAL);
+            goals.at_most(&format!("cost with {ports} ports"), &ratios, crate::goals::IDLE_PORTS_MOST);
         }
         rows.push(Row {
             switch: "crosspoint",

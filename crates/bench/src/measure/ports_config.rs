@@ -21,12 +21,6 @@ use vswitchd::config::wanted::{Bridge, Interface, Wanted};
 use vswitchd::config::{Config, Database, DatapathFlags, Flags};
 use vswitchd::reconcile::reconcile;
 
-/// A thousand ports in one transaction, in milliseconds.
-const ALL_GOAL_MS: f64 = 5_000.0;
-/// One more, in milliseconds.
-const ONE_GOAL_MS: f64 = 20.0;
-/// AF_XDP: the total as a ratio to the kernel's own part.
-const ATTACH_GOAL: f64 = 1.1;
 /// Set in the namespace.
 const INSIDE: &str = "CROSSPOINT_BENCH_INSIDE";
 /// Slots of each AF_XDP ring.
@@ -91,10 +85,14 @@ pub fn run(args: &Args) -> Result<(), String> {
         if let Some(kernel_ms) = row.kernel_ms {
             println!("{:>8} the kernel's part        {kernel_ms:>8.1} ms", "");
             let ratios: Vec<f64> = row.raw.iter().map(|turn| turn[0] / turn[3]).collect();
-            goals.at_most("afxdp, in ratio to the kernel's part", &ratios, ATTACH_GOAL);
+            goals.at_most("afxdp, in ratio to the kernel's part", &ratios, crate::goals::ATTACH_MOST);
         } else {
-            goals.never_above(&format!("{kind}, all, in ms"), &column(0), ALL_GOAL_MS);
-            goals.never_above(&format!("{kind}, one more, in ms"), &column(1), ONE_GOAL_MS);
+            goals.never_above(&format!("{kind}, all, in ms"), &column(0), crate::goals::PORTS_MOST_MS);
+            goals.never_above(
+                &format!("{kind}, one more, in ms"),
+                &column(1),
+                crate::goals::ONE_PORT_MOST_MS,
+            );
         }
         rows.push(row);
     }

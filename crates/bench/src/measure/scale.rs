@@ -21,8 +21,6 @@ use std::path::Path;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// Minimum throughput of each of several workers, as a ratio to one alone.
-const GOAL: f64 = 0.95;
 /// A worker with fewer packets in a turn had no source.
 pub const PACKETS_OF_BUSY: u64 = 1_000;
 
@@ -198,7 +196,7 @@ fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -
     );
     let shares_processor = workers > cpus();
     if !shares_processor {
-        let goal = GOAL * workers as f64;
+        let goal = crate::goals::SCALING_LEAST * workers as f64;
         goals.at_least(&format!("{workers} workers in ratio to one, {load:?}"), &ratios, goal);
     }
     Ok(Row {

@@ -24,8 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use switch::control::FlowMod;
 
-/// Share of its rate that another port keeps.
-const KEPT_GOAL: f64 = 0.95;
 /// The source that feeds the guest.
 const FEEDER: PortNo = PortNo(3);
 const GUEST: PortNo = PortNo(4);
@@ -118,7 +116,11 @@ pub fn run(common: &Common) -> Result<(), String> {
     rows.push(measure(&mut rig, &reader, common, "guest_and_sink"));
     let mut goals = Goals::default();
     for row in rows.iter() {
-        goals.at_least(&format!("rate that another port keeps (fed: {})", row.feeds), &row.raw, KEPT_GOAL);
+        goals.at_least(
+            &format!("rate that another port keeps (fed: {})", row.feeds),
+            &row.raw,
+            crate::goals::STOPPED_GUEST_LEAST,
+        );
         goals.at_least("packets per second that the guest did not take", &[row.dropped_per_s], 1.0);
     }
     common.finish(rows, goals)

@@ -31,12 +31,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use switch::control::FlowMod;
 
-/// Microseconds above the bare wake.
-const WAKE_GOAL_US: f64 = 15.0;
-/// Microseconds of a guest's round trip above two bare wakes.
-const GUEST_GOAL_US: f64 = 30.0;
-/// Share of a processor that an idle switch uses.
-const IDLE_GOAL: f64 = 0.01;
 /// Ports of the idle switch.
 const IDLE_PORTS: usize = 8;
 /// Wakes per turn, with time to fall asleep between them.
@@ -108,7 +102,7 @@ fn wake_row(args: &Args, goals: &mut Goals) -> Result<Row, String> {
     goals.never_above(
         "microseconds above a bare wake, the median of the turns",
         &[median(&raw)],
-        WAKE_GOAL_US,
+        crate::goals::WAKE_MOST_US,
     );
     Ok(Row {
         switch: "crosspoint",
@@ -159,7 +153,7 @@ fn guest_rows(args: &Args, goals: &mut Goals) -> Result<[Row; 2], String> {
     goals.never_above(
         "microseconds of a guest's round trip above two bare wakes, the median of the turns",
         &[median(&raw)],
-        GUEST_GOAL_US,
+        crate::goals::GUEST_WAKE_MOST_US,
     );
     let worker = rig.datapath.worker_thread_id(0);
     let mut shares = Vec::new();
@@ -170,7 +164,11 @@ fn guest_rows(args: &Args, goals: &mut Goals) -> Result<[Row; 2], String> {
         shares.push(ns as f64 / start.elapsed().as_nanos() as f64);
     }
     println!("idle with a guest attached: {:.4} of a processor", median(&shares));
-    goals.never_above("idle share of a processor with a guest attached", &[median(&shares)], IDLE_GOAL);
+    goals.never_above(
+        "idle share of a processor with a guest attached",
+        &[median(&shares)],
+        crate::goals::IDLE_MOST,
+    );
     let row = |what, wake_us: Option<f64>, bare_wake_us, added_us, cpu_share, raw| Row {
         switch: "crosspoint",
         what,
@@ -303,7 +301,11 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
         raw.push((daemon.process.cpu_ns() - before) as f64 / start.elapsed().as_nanos() as f64);
     }
     println!("idle with {IDLE_PORTS} {kind} ports: {:.4} of a processor", median(&raw));
-    goals.never_above(&format!("idle share of a processor with {kind} ports"), &[median(&raw)], IDLE_GOAL);
+    goals.never_above(
+        &format!("idle share of a processor with {kind} ports"),
+        &[median(&raw)],
+        crate::goals::IDLE_MOST,
+    );
     Ok(Row {
         switch: "crosspoint",
         what: "idle",

@@ -9,6 +9,7 @@ mod client;
 mod large_file;
 mod server;
 
+use crate::goals;
 use crate::machine::turns::turn as watched_turn;
 use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
@@ -22,14 +23,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-
-/// Transactions per second, in ratio to the stock server's, and at least.
-const TRANSACTIONS_RATIO_GOAL: f64 = 2.0;
-const TRANSACTIONS_GOAL: f64 = 20_000.0;
-/// Latency, time to start and memory in ratio to the stock server's.
-const NO_WORSE_GOAL: f64 = 1.0;
-/// The longest time that a transaction may take while the file is compacted, in milliseconds.
-const PAUSE_LIMIT_MS: f64 = 50.0;
 
 /// Rows that the small transactions change.
 const TARGETS: usize = 1000;
@@ -159,16 +152,16 @@ impl Bench<'_> {
         let values =
             self.in_turns(servers, |(server, targets)| Ok(vec![pipelined(server, targets, turn)?]))?;
         let ratio = self.keep("pipelined transactions", 1, "/s", &values[0]);
-        self.goals.at_least("pipelined transactions per second", &values[0][0], TRANSACTIONS_GOAL);
+        self.goals.at_least("pipelined transactions per second", &values[0][0], goals::TRANSACTIONS_LEAST);
         if let Some(ratio) = ratio {
-            self.goals.at_least("in ratio to ovsdb-server's", &ratio, TRANSACTIONS_RATIO_GOAL);
+            self.goals.at_least("in ratio to ovsdb-server's", &ratio, goals::TRANSACTIONS_TIMES_LEAST);
         }
         let clients = self.args.clients;
         let servers = self.servers_with_targets()?;
         let values = self
             .in_turns(servers, |(server, targets)| Ok(vec![many_clients(server, targets, clients, turn)?]))?;
         if let Some(ratio) = self.keep("transactions of several clients", clients, "/s", &values[0]) {
-            self.goals.at_least("in ratio to ovsdb-server's", &ratio, TRANSACTIONS_RATIO_GOAL);
+            self.goals.at_least("in ratio to ovsdb-server's", &ratio, goals::TRANSACTIONS_TIMES_LEAST);
         }
         Ok(())
     }
@@ -179,7 +172,7 @@ impl Bench<'_> {
             let values = self.in_turns(servers, |(server, targets)| fan_out(server, targets, n))?;
             let ratio = self.keep("until all monitors know a change", n, "ms, median", &values[0]);
             if let Some(ratio) = ratio {
-                self.goals.at_most("in ratio to ovsdb-server's", &ratio, NO_WORSE_GOAL);
+                self.goals.at_most("in ratio to ovsdb-server's", &ratio, goals::DATABASE_MOST);
             }
             self.keep("until all monitors know a change", n, "ms, longest", &values[1]);
         }
@@ -195,7 +188,11 @@ impl Bench<'_> {
         })?;
         for (what, unit, values) in [("start", "s", &values[0]), ("memory after start", "MB", &values[1])] {
             if let Some(ratio) = self.keep(what, rows, unit, values) {
-                self.goals.at_most(&format!("{what} in ratio to ovsdb-server's"), &ratio, NO_WORSE_GOAL);
+                self.goals.at_most(
+                    &format!("{what} in ratio to ovsdb-server's"),
+                    &ratio,
+                    goals::DATABASE_MOST,
+                );
             }
         }
         Ok(())
@@ -211,9 +208,13 @@ impl Bench<'_> {
         let servers: Result<Vec<_>, String> = self.kinds.iter().map(start).collect();
         let values = self.in_turns(servers?, |(server, targets)| compacting(server, targets))?;
         if let Some(ratio) = self.keep("longest transaction during compaction", rows, "ms", &values[0]) {
-            self.goals.at_most("in ratio to ovsdb-server's", &ratio, NO_WORSE_GOAL);
+            self.goals.at_most("in ratio to ovsdb-server's", &ratio, goals::DATABASE_MOST);
         }
-        self.goals.never_above("longest transaction during compaction, ms", &values[0][0], PAUSE_LIMIT_MS);
+        self.goals.never_above(
+            "longest transaction during compaction, ms",
+            &values[0][0],
+            goals::PAUSE_MOST_MS,
+        );
         self.keep("longest transaction without", rows, "ms", &values[1]);
         self.keep("transactions during compaction", rows, "", &values[2]);
         Ok(())
