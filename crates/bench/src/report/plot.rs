@@ -22,6 +22,8 @@ pub const LINES: [RGBColor; 8] = [
     RGBColor(1, 1, 7),
     RGBColor(1, 1, 8),
 ];
+/// As many lines look different: each colour is drawn through, and dashed.
+pub const STYLES: usize = 2 * LINES.len();
 /// The position of zero on a logarithmic axis.
 const LOG_MIN: f64 = 0.5;
 /// Text and axes.
@@ -83,7 +85,7 @@ pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
 
 /// Whether a point is one that the plot shows.
 pub fn shows(plot: &Plot, point: &Point) -> bool {
-    plot.only.iter().all(|(label, value)| point.labels.get(*label).is_none_or(|v| v == value))
+    plot.only.iter().all(|(label, value)| point.labels.get(*label).map_or("", String::as_str) == *value)
 }
 
 /// A point's position on the horizontal axis: its label's number.
@@ -305,6 +307,33 @@ mod tests {
         lines[0].foreign = vec![5e4];
         assert_eq!(of(&plot, &lines, "<rect"), frames + 1);
         assert_eq!(lines[0].knee(), Some(Knee::Above(2e4)));
+    }
+
+    #[test]
+    fn no_graph_of_a_suite_has_two_lines_that_look_alike() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+        let dirs = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let runs = dirs.filter(|path| path.is_dir()).map(|path| crate::result::store::read(&path).unwrap());
+        // As if one run had measured all of it.
+        let all = [Run { points: runs.flat_map(|run| run.points).collect(), ..Run::default() }];
+        // No committed run has these loads yet.
+        let is_unmeasured = |plot: &Plot| {
+            plot.title.starts_with("Packets per second as fast as they come while rules change")
+                && !plot.title.ends_with(", 10,000 rules")
+        };
+        let mut wrong = Vec::new();
+        for suite in crate::suite::list::suites() {
+            for plot in suite.plots {
+                let count = match plot.bars {
+                    true => crate::report::bars::Bars::of(plot, suite.name, &all).series.len(),
+                    false => lines(plot, suite.name, &all).len(),
+                };
+                if count > STYLES || (count == 0 && !is_unmeasured(plot)) {
+                    wrong.push(format!("{}: {} has {count}", suite.name, plot.title));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! All suites, as data. docs/benchmarking.md describes how to add one.
 
-use super::{Suite, measured, offered};
+use super::{Suite, control, measured, offered};
 
 /// See the module documentation.
 pub fn suites() -> impl Iterator<Item = &'static Suite> + Clone {
-    measured::SUITES.iter().chain(offered::SUITES)
+    measured::SUITES.iter().chain(control::SUITES).chain(offered::SUITES)
 }
 
 /// The suite of this name.
@@ -36,6 +36,7 @@ mod tests {
                 assert!(grid.traffic.iter().all(|t| t.parse::<Pattern>().is_ok()));
             }
             assert!(suite.question.ends_with('?') && !suite.steps.is_empty());
+            assert!(!suite.plots.is_empty(), "{} draws nothing", suite.name);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Suites of measurements in memory and of the control plane.
+//! Suites of measurements in memory.
 
 use super::parts::*;
 use super::{Grid, Plot, Step, Suite};
@@ -128,6 +128,13 @@ pub const SUITES: &[Suite] = &[
                 .by(&["exact_tier", "megaflows"])
                 .only(&[("flows", "100000")])
                 .log(),
+            Plot::new(
+                "What other flows keep beside packets that each leave a mask",
+                "kept_ratio",
+                "attack_pps",
+            )
+            .by(&["flows"])
+            .log(),
         ],
     },
     Suite {
@@ -171,7 +178,8 @@ pub const SUITES: &[Suite] = &[
             )
             .only(&[("what", "stateless")])
             .log(),
-            Plot::new("New connections per CPU-second", "packets_per_cpu_second", "rules")
+            Plot::bars("New connections per CPU-second", "packets_per_cpu_second")
+                .by(&["rules", "connections"])
                 .only(&[("what", "new")]),
         ],
     },
@@ -183,7 +191,15 @@ pub const SUITES: &[Suite] = &[
             measure("rate", "flow-mods", "--runs 5", "--rules 1k --runs 1", OVS_VSWITCHD),
             measure("replace", "replace", "--runs 3", "--rules 20k --flows 5k --runs 1 --turn-ms 200", None),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("Without traffic: flow-mods per second", "flow_mods_made_per_s")
+                .by(&["what", "rules"])
+                .only(&[("flows", "")]),
+            Plot::bars("All rules replaced: throughput in ratio to no changes", "throughput_ratio")
+                .by(&["rules"]),
+            Plot::bars("All rules replaced: milliseconds of the worker's longest pass", "longest_pass_ms")
+                .by(&["rules"]),
+        ],
     },
     Suite {
         name: "coupling",
@@ -257,16 +273,47 @@ pub const SUITES: &[Suite] = &[
                 .by(&["rules"])
                 .log(),
             Plot::new(
-                "Latency in microseconds at 20,000 packets/s, p99",
+                "Latency in microseconds at 20,000 packets/s, p99, 10 rules",
                 "latency_p99_us",
                 "flow_mods_per_s",
             )
-            .by(&["rules"])
-            .only(&[("offered_pps", "20000")])
+            .only(&[("offered_pps", "20000"), ("rules", "10")])
             .log(),
-            Plot::new("Packets per second while rules change", "rate_pps", "flow_mods_per_s")
-                .by(&["rules", "offered_pps"])
-                .log(),
+            Plot::new(
+                "Latency in microseconds at 20,000 packets/s, p99, 10,000 rules",
+                "latency_p99_us",
+                "flow_mods_per_s",
+            )
+            .only(&[("offered_pps", "20000"), ("rules", "10000")])
+            .log(),
+            Plot::new(
+                "Latency in microseconds at 20,000 packets/s, p99, 1,000,000 rules",
+                "latency_p99_us",
+                "flow_mods_per_s",
+            )
+            .only(&[("offered_pps", "20000"), ("rules", "1000000")])
+            .log(),
+            Plot::new(
+                "Packets per second as fast as they come while rules change, 10 rules",
+                "rate_pps",
+                "flow_mods_per_s",
+            )
+            .only(&[("offered_pps", ""), ("rules", "10")])
+            .log(),
+            Plot::new(
+                "Packets per second as fast as they come while rules change, 10,000 rules",
+                "rate_pps",
+                "flow_mods_per_s",
+            )
+            .only(&[("offered_pps", ""), ("rules", "10000")])
+            .log(),
+            Plot::new(
+                "Packets per second as fast as they come while rules change, 1,000,000 rules",
+                "rate_pps",
+                "flow_mods_per_s",
+            )
+            .only(&[("offered_pps", ""), ("rules", "1000000")])
+            .log(),
         ],
     },
     Suite {
@@ -280,7 +327,11 @@ pub const SUITES: &[Suite] = &[
             "--flows 20k --active 2k --max-idle-ms 1500 --runs 1 --turn-ms 200",
             None,
         )],
-        plots: &[],
+        plots: &[Plot::bars(
+            "Throughput while the caches shrink, in ratio to afterwards",
+            "throughput_ratio",
+        )
+        .by(&["rules"])],
     },
     Suite {
         name: "fairness",
@@ -296,14 +347,18 @@ pub const SUITES: &[Suite] = &[
                 None,
             ),
         ],
-        plots: &[],
+        plots: &[Plot::bars("What another port keeps, in ratio to the time before", "kept_ratio")
+            .by(&["what", "feeds"])],
     },
     Suite {
         name: "collide",
         group: RULES,
         question: "Flows that collide under a CRC: does anything degrade?",
         steps: &[measure("collide", "collide", "--runs 7", "--flows 1k --runs 2 --turn-ms 100", None)],
-        plots: &[],
+        plots: &[
+            Plot::bars("Cycles per packet of known flows", "cycles_per_packet").by(&["colliding_under"]),
+            Plot::bars("Cycles of a new flow", "new_flow_cycles").by(&["colliding_under"]),
+        ],
     },
     Suite {
         name: "prefix-vs-exact",
@@ -398,14 +453,17 @@ pub const SUITES: &[Suite] = &[
         group: MEMORY,
         question: "Is this build slower than another (--switch crosspoint@PATH), or than itself by noise?",
         steps: &[Step::Builds("builds")],
-        plots: &[],
+        plots: &[Plot::new("Cycles per packet", "cycles_per_packet", "flows").by(&["rules"]).log()],
     },
     Suite {
         name: "pinning",
         group: MEMORY,
         question: "A worker bound to a processor, free, contended, beside a busy neighbour: what does a packet cost?",
         steps: &[measure("worker", "pinning", "--runs 7", "--runs 1 --turn-ms 100", None)],
-        plots: &[],
+        plots: &[
+            Plot::bars("Cycles per packet of the worker's CPU time", "cycles_per_packet").by(&["what"]),
+            Plot::bars("Packets per second", "packets_per_s").by(&["what"]),
+        ],
     },
     Suite {
         name: "ablation",
@@ -421,7 +479,14 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("10,000 flows: cycles per packet by what differs from the usual", "cycles_per_packet")
+                .by(&["what", "setting"])
+                .only(&[("trial", ""), ("flows", "10000")])
+                .log(),
+            Plot::bars("To a guest, packets per second, with transmit retries and without", "rate_pps")
+                .only(&[("trial", "max-rate")]),
+        ],
     },
     Suite {
         name: "cores",
@@ -472,9 +537,18 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[Plot::new("Cycles per packet by number of ports", "cycles_per_packet", "ports")
-            .by(&["batch"])
-            .log()],
+        plots: &[
+            Plot::new("In memory: cycles per packet by number of ports", "cycles_per_packet", "ports")
+                .by(&["batch"])
+                .only(&[("trial", "")])
+                .log(),
+            Plot::bars(
+                "Between interfaces at 20,000 packets/s: cycles of the switch per packet",
+                "cycles_per_packet",
+            )
+            .by(&["topology"])
+            .only(&[("trial", "fixed")]),
+        ],
     },
     Suite {
         name: "io-loop",
@@ -518,6 +592,8 @@ pub const SUITES: &[Suite] = &[
                 "ports",
             )
             .only(&[("trial", "fixed"), ("offered_pps", "20000")]),
+            Plot::new("Packets per second as fast as they come (Carbone, Fig. 3)", "rate_pps", "ports")
+                .only(&[("trial", "fixed"), ("offered_pps", "")]),
             Plot::new(
                 "Milliseconds without packets while the control thread is blocked",
                 "reset_ms",
@@ -531,62 +607,10 @@ pub const SUITES: &[Suite] = &[
         group: IO,
         question: "What does waking a sleeping worker add, and what does an idle switch cost?",
         steps: &[measure("wake", "wake", "--runs 5", "--runs 1 --turn-ms 200", None)],
-        plots: &[],
-    },
-    Suite {
-        name: "memory",
-        group: CONTROL,
-        question: "How many bytes does a rule take, and an active flow?",
-        steps: &[measure("memory", "memory", "--runs 1", "--rules 10k --flows 10k --runs 1", None)],
-        plots: &[],
-    },
-    Suite {
-        name: "counts",
-        group: CONTROL,
-        question: "How late are the counters of rules under traffic?",
-        steps: &[measure("counts", "counts", "--runs 3", "--flows 2k --runs 1", None)],
-        plots: &[Plot::new("Lateness of counters in ms", "wait_ms", "flows").log()],
-    },
-    Suite {
-        name: "load-rules",
-        group: CONTROL,
-        question: "How long does a client take to add, compare, replace, show and delete rules, and how long do others wait?",
-        steps: &[
-            measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD),
-            measure(
-                "own-client",
-                "load-rules --client own",
-                "--runs 1",
-                "--client own --rules 1k --runs 1",
-                OVS_VSWITCHD,
-            ),
+        plots: &[
+            Plot::bars("Microseconds that waking adds to a bare wake, or to two", "added_us")
+                .by(&["what", "port_type"]),
+            Plot::bars("Processors that an idle switch uses", "cpu_share").by(&["what", "port_type"]),
         ],
-        plots: &[],
-    },
-    Suite {
-        name: "ovsdb",
-        group: CONTROL,
-        question: "The database server: transactions, monitors, start with a large file, memory, compaction?",
-        steps: &[measure(
-            "ovsdb",
-            "ovsdb",
-            "--runs 7",
-            "--monitors 1,10 --rows 1k --runs 1 --turn-ms 200",
-            OVSDB_SERVER,
-        )],
-        plots: &[],
-    },
-    Suite {
-        name: "ports-config",
-        group: CONTROL,
-        question: "How long until a configuration with many ports is in force, and one more port?",
-        steps: &[measure(
-            "ports-config",
-            "ports-config",
-            "--runs 3",
-            "--ports 20 --afxdp-ports 2 --runs 1",
-            None,
-        )],
-        plots: &[],
     },
 ];

@@ -4,6 +4,7 @@
 use crate::lab::guest::Rings;
 use crate::lab::topology::{self, Topology};
 
+pub mod control;
 pub mod list;
 pub mod measured;
 pub mod notes;
@@ -187,7 +188,7 @@ pub struct Plot {
     pub x: &'static str,
     /// The labels that tell lines apart; the switch always does.
     pub series: &'static [&'static str],
-    /// Labels and values of the points that it shows.
+    /// Labels and values of the points that it shows. No text: the points that lack the label.
     pub only: &'static [(&'static str, &'static str)],
     /// Values of x are powers.
     pub log: bool,

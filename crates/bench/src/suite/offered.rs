@@ -25,7 +25,15 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[Plot::new("Packets per second", "rate_pps", "size")],
+        plots: &[
+            Plot::new("Packets per second as fast as they come", "rate_pps", "size")
+                .by(&["topology"])
+                .only(&[("trial", "max-rate")]),
+            Plot::new("Latency in microseconds at fixed rates, p99", "latency_p99_us", "offered_pps")
+                .by(&["topology"])
+                .only(&[("trial", "fixed")])
+                .log(),
+        ],
     },
     Suite {
         name: "forwarding-table",
@@ -159,9 +167,16 @@ pub const SUITES: &[Suite] = &[
             }),
         ],
         plots: &[
-            Plot::new("Packets per second", "rate_pps", "size")
-                .by(&["topology", "trial"])
+            Plot::new("From NIC to NIC, packets per second", "rate_pps", "size")
+                .only(&[("topology", "P2P"), ("trial", "max-rate")])
                 .limit(Limit::TenGigabitPps),
+            Plot::new("From NIC to guest, packets per second", "rate_pps", "size")
+                .only(&[("topology", "PV"), ("trial", "max-rate")])
+                .limit(Limit::TenGigabitPps),
+            Plot::new("From NIC to guest to NIC, packets per second", "rate_pps", "size")
+                .only(&[("topology", "PVP"), ("trial", "max-rate")])
+                .limit(Limit::TenGigabitPps),
+            Plot::bars("A mix of sizes, packets per second", "rate_pps").only(&[("size", "imix")]),
             Plot::new(
                 "White-box: copying as a share of the switch's CPU time, at least",
                 "share_copying",
@@ -199,7 +214,15 @@ pub const SUITES: &[Suite] = &[
             ),
         ],
         plots: &[
-            Plot::new("Packets per second", "rate_pps", "flows").by(&["traffic"]).log(),
+            Plot::new("Packets per second, flows equally often", "rate_pps", "flows")
+                .only(&[("traffic", "")])
+                .log(),
+            Plot::new("Packets per second, few flows often (Zipf)", "rate_pps", "flows")
+                .only(&[("traffic", "udp+zipf")])
+                .log(),
+            Plot::new("Packets per second, flows that differ in MAC addresses", "rate_pps", "flows")
+                .only(&[("traffic", "udp+l2")])
+                .log(),
             Plot::new(
                 "Misses of the processor's last cache per packet",
                 "last_level_misses_per_packet",
@@ -401,7 +424,12 @@ pub const SUITES: &[Suite] = &[
                 beside: &["ovs-kernel", "bridge", "ip-forward"],
             }),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("Here, packets per second", "rate_pps").by(&["topology"]),
+            Plot::bars("In user-mode Linux on one processor, packets per second", "packets_per_s"),
+            Plot::bars("In user-mode Linux, time of a packet in ratio to another's", "time_ratio_to_*")
+                .family("to *"),
+        ],
     },
     Suite {
         name: "pvp-matrix",
@@ -434,12 +462,50 @@ pub const SUITES: &[Suite] = &[
             }),
         ],
         plots: &[
-            Plot::new("Packets per second", "rate_pps", "size")
-                .by(&["flows", "guest"])
+            Plot::new("Packets per second, the generator's own guest", "rate_pps", "size")
+                .by(&["flows"])
+                .only(&[("guest", "builtin")])
                 .limit(Limit::TenGigabitPps),
-            Plot::new("Processors that the switch uses", "cpu_switch", "size").by(&["flows", "guest"]),
-            Plot::new("Processors that the guest uses", "cpu_guest", "size").by(&["flows", "guest"]),
-            Plot::new("Processors that the generator uses", "cpu_generator", "size").by(&["flows", "guest"]),
+            Plot::new("Processors that the switch uses, the generator's own guest", "cpu_switch", "size")
+                .by(&["flows"])
+                .only(&[("guest", "builtin")]),
+            Plot::new("Processors that the guest uses, the generator's own guest", "cpu_guest", "size")
+                .by(&["flows"])
+                .only(&[("guest", "builtin")]),
+            Plot::new(
+                "Processors that the generator uses, the generator's own guest",
+                "cpu_generator",
+                "size",
+            )
+            .by(&["flows"])
+            .only(&[("guest", "builtin")]),
+            Plot::new("Packets per second, testpmd as the guest", "rate_pps", "size")
+                .by(&["flows"])
+                .only(&[("guest", "testpmd")])
+                .limit(Limit::TenGigabitPps),
+            Plot::new("Processors that the switch uses, testpmd as the guest", "cpu_switch", "size")
+                .by(&["flows"])
+                .only(&[("guest", "testpmd")]),
+            Plot::new("Processors that the guest uses, testpmd as the guest", "cpu_guest", "size")
+                .by(&["flows"])
+                .only(&[("guest", "testpmd")]),
+            Plot::new("Processors that the generator uses, testpmd as the guest", "cpu_generator", "size")
+                .by(&["flows"])
+                .only(&[("guest", "testpmd")]),
+            Plot::new(
+                "A virtual machine at 1,000 packets/s: cycles of the switch per packet",
+                "cycles_per_packet",
+                "size",
+            )
+            .by(&["flows"])
+            .only(&[("guest", "qemu")]),
+            Plot::new(
+                "A virtual machine at 1,000 packets/s: latency in microseconds, p99",
+                "latency_p99_us",
+                "size",
+            )
+            .by(&["flows"])
+            .only(&[("guest", "qemu")]),
         ],
     },
 ];
