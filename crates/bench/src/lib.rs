@@ -23,6 +23,7 @@ mod compare;
 mod connection;
 mod daemon;
 mod documents;
+mod estimate;
 mod goals;
 mod lab;
 mod machine;

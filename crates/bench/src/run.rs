@@ -1,6 +1,7 @@
 //! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is complete.
 
 use crate::compare;
+use crate::estimate::{self, Estimate};
 use crate::lab::switch::list::NAMES;
 use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
@@ -275,6 +276,18 @@ fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Par
     parts
 }
 
+impl Part {
+    /// How long it takes if all goes as planned; for measurements, whose rows are many or few, a guess.
+    fn planned(&self, mode: Mode) -> Duration {
+        match (self, mode) {
+            (Part::Load(load), _) => load.planned(mode),
+            (_, Mode::Quick) => Duration::from_secs(5),
+            (_, Mode::Normal) => Duration::from_secs(120),
+            (_, Mode::Full) => Duration::from_secs(3600),
+        }
+    }
+}
+
 /// The points of a part, and what failed in it.
 #[derive(Default)]
 struct Measured {
@@ -296,16 +309,18 @@ impl Runner<'_> {
         lacking: &mut Vec<String>,
     ) -> Result<(), Failure> {
         let mut took: Vec<(Duration, &str)> = Vec::new();
+        let mut estimate = Estimate::default();
         for (n, (id, suite, part)) in parts.iter().enumerate() {
             let done = format!("[{}/{}] {id}", n + 1, parts.len());
             if self.is_measured(store, id, part)? {
                 eprintln!("{done}: measured before");
                 continue;
             }
-            // Steps differ greatly in duration: the mean of completed ones is the only estimate.
-            let spent: Duration = took.iter().map(|(time, _)| time).sum();
-            let left = spent.checked_div(took.len() as u32).map(|mean| mean * (parts.len() - n) as u32);
-            eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
+            let rest = parts[n + 1..].iter().filter(|(id, ..)| !store.has(id));
+            let rest = rest.map(|(id, _, part)| estimate.of(id, part.planned(self.wish.mode)));
+            let planned = part.planned(self.wish.mode);
+            let left = estimate.of(id, planned) + rest.sum::<Duration>();
+            eprintln!("{done}, about {} left", estimate::words(left));
             if let Part::Load(load) = part
                 && suite.name != CALIBRATION
                 && load.is_measurable()
@@ -364,6 +379,7 @@ impl Runner<'_> {
                     store.fail(id, &why)?;
                 }
             }
+            estimate.add(id, planned, start.elapsed());
             took.push((start.elapsed(), id));
         }
         took.sort_by_key(|(time, _)| Reverse(*time));
@@ -540,8 +556,8 @@ impl Runner<'_> {
             };
         } else {
             // In turns, so that a slow minute of the machine hits all versions.
-            let (runs, ours) = one_turn(&arguments);
-            let (_, alone) = one_turn(&alone);
+            let (runs, ours) = turns::one_turn(&arguments);
+            let (_, alone) = turns::one_turn(&alone);
             for turn in 0..runs {
                 if wanted("crosspoint") || is_there {
                     let raw = store.raw(&format!("{id}.turn-{turn}"));
@@ -588,21 +604,6 @@ impl Runner<'_> {
     }
 }
 
-/// How many turns arguments ask for, and the same arguments for one.
-fn one_turn<'a>(arguments: &[&'a str]) -> (u32, Vec<&'a str>) {
-    let mut arguments = arguments.to_vec();
-    let at = arguments.iter().position(|word| *word == "--runs").map(|at| at + 1);
-    let runs = at.and_then(|at| arguments.get(at)?.parse().ok());
-    match (at, runs) {
-        (Some(at), Some(runs)) => {
-            arguments[at] = "1";
-            (runs, arguments)
-        }
-        // One that has no turns, such as a count of cache misses.
-        _ => (1, arguments),
-    }
-}
-
 fn interrupted(store: &Store) -> Failure {
     let dir = store.dir().display();
     Failure::Check(format!("interrupted; what was measured is in {dir}, go on with --resume"))
@@ -621,13 +622,6 @@ fn print(point: &Point) {
         .map(|(name, m)| format!("{name} {} {}", crate::stats::short(m.median()), m.unit))
         .collect();
     println!("{:<12} {}: {}", point.switch, point.load(), text.join(", "));
-}
-
-fn time(time: Duration) -> String {
-    match time.as_secs() {
-        s @ ..=99 => format!("{s} s"),
-        s => format!("{} min", s.div_ceil(60)),
-    }
 }
 
 /// The time as `2026-11-23T11:34:37Z`.
@@ -654,13 +648,6 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_take_turns_of_one_each() {
-        let (runs, one) = one_turn(&["scale", "--runs", "5", "--flows", "5k"]);
-        assert_eq!((runs, one), (5, vec!["scale", "--runs", "1", "--flows", "5k"]));
-        assert_eq!(one_turn(&["cache-misses"]), (1, vec!["cache-misses"]));
-    }
 
     #[test]
     fn an_option_that_only_trials_obey_is_refused_where_there_are_none() {

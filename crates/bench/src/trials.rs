@@ -13,6 +13,7 @@ use crate::result::{MISSES_MAX, Metric, PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A switch under test (`None`: a direct connection) by its name, and its result: in the trial's form, and as
 /// a point.
@@ -216,6 +217,15 @@ impl Load {
         self.topology
     }
 
+    /// How long it takes if each turn needs two seconds beside its loads, and a search has ten of them.
+    pub fn planned(&self, mode: Mode) -> Duration {
+        let Times { turns, seconds } = times(mode);
+        let is_search = trial::list::find(self.trial).is_some_and(Trial::is_search);
+        let loads = if is_search { 10.0 } else { 1.0 };
+        let turns = self.turns.unwrap_or(turns) * self.switches.len().max(1) as u32;
+        Duration::from_secs_f64(f64::from(turns) * (2.0 + seconds * loads))
+    }
+
     /// Runs it on all switches in turns, until it is interrupted.
     pub fn run(&self, suite: &str, mode: Mode, interrupted: &AtomicBool) -> Measured {
         let mut measured = Measured::default();
@@ -304,9 +314,10 @@ impl Load {
             ..self.clone()
         };
         let frames = match self.pattern.protocol {
-            Protocol::Imix => "a mix of sizes".to_string(),
+            Protocol::Imix => format!("a mix of sizes, {} flows", self.flows),
             Protocol::Pcap(_) => "frames of a capture".to_string(),
-            _ => format!("{} bytes", self.size),
+            _ if self.pattern == Pattern::default() => format!("{} bytes, {} flows", self.size, self.flows),
+            _ => format!("{} bytes, {} flows, {}", self.size, self.flows, self.pattern),
         };
         alone.push((format!("generator {}, {frames}", self.generator), of("loop")));
         let has_guests = topology::find(self.topology).is_some_and(Topology::has_guests);
@@ -588,12 +599,12 @@ mod tests {
             let load = loads.into_iter().find(|l| l.guest == guest && l.topology.contains('V')).unwrap();
             load.alone().into_iter().map(|(name, load)| format!("{name}: {}", load.topology)).collect()
         };
-        let generator = "generator builtin, 64 bytes: loop";
-        let guest = "generator builtin and guest testpmd, 64 bytes: direct";
-        assert_eq!(names("pvp-matrix", "testpmd"), [generator, guest]);
+        let generator = |flows| format!("generator builtin, 64 bytes, {flows} flows: loop");
+        let guest = "generator builtin and guest testpmd, 64 bytes, 10 flows: direct".to_string();
+        assert_eq!(names("pvp-matrix", "testpmd"), [generator(10), guest]);
         for guest in ["qemu", "tap"] {
-            let suite = if guest == "tap" { "forwarding-table" } else { "pvp-matrix" };
-            assert_eq!(names(suite, guest), [generator]);
+            let (suite, flows) = if guest == "tap" { ("forwarding-table", 100) } else { ("pvp-matrix", 10) };
+            assert_eq!(names(suite, guest), [generator(flows)]);
         }
     }
 

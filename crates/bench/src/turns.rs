@@ -120,9 +120,31 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
     }
 }
 
+/// How many turns arguments ask for, and the same arguments for one.
+pub fn one_turn<'a>(arguments: &[&'a str]) -> (u32, Vec<&'a str>) {
+    let mut arguments = arguments.to_vec();
+    let at = arguments.iter().position(|word| *word == "--runs").map(|at| at + 1);
+    let runs = at.and_then(|at| arguments.get(at)?.parse().ok());
+    match (at, runs) {
+        (Some(at), Some(runs)) => {
+            arguments[at] = "1";
+            (runs, arguments)
+        }
+        // One that has no turns, such as a count of cache misses.
+        _ => (1, arguments),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_take_turns_of_one_each() {
+        let (runs, one) = one_turn(&["scale", "--runs", "5", "--flows", "5k"]);
+        assert_eq!((runs, one), (5, vec!["scale", "--runs", "1", "--flows", "5k"]));
+        assert_eq!(one_turn(&["cache-misses"]), (1, vec!["cache-misses"]));
+    }
     use crate::machine::watch::Watched;
     use crate::result::{Better, Metric};
 

@@ -116,7 +116,11 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     }
     let info = json(&out.join("run.json"));
     let alone = info["calibration"].as_object().unwrap();
-    for name in ["generator builtin, 64 bytes", "generator builtin and guest builtin, 64 bytes"] {
+    let names = [
+        "generator builtin, 64 bytes, 100 flows",
+        "generator builtin and guest builtin, 64 bytes, 100 flows",
+    ];
+    for name in names {
         assert!(alone[name].as_f64().unwrap() > 0.0, "{alone:?}");
     }
     let page = fs::read_to_string(out.join("report.html")).unwrap();
