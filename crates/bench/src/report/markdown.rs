@@ -3,7 +3,7 @@
 
 use super::beside::{Beside, Outcome, Shown, compared, first_figures, is_floor, newest};
 use super::plain::{self, place, times, words as plainly};
-use super::{left_out, reasons};
+use super::{left_out, open, reasons};
 use crate::compare::beside_ratio;
 use crate::documents;
 use crate::lab::switch::Forwards;
@@ -12,6 +12,7 @@ use crate::result::{Metric, Point, Run};
 use crate::stats::{median, short};
 use crate::suite::Suite;
 use crate::suite::list::suites;
+use crate::suite::notes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -51,6 +52,14 @@ const HOW: &str = "
   newest run that has both.
 ";
 
+const OPEN: &str = "
+### Where a peer's median is better, and nothing is concluded
+
+Here the peer's median is better by more than 10 %, and either no difference is shown or the two cannot be
+compared, for the reason in the last column. They are no losses that are shown, and no figures to quote: they
+say where one may hide. Above each table is why the peer may be better.
+";
+
 const DIFFERS: &str = "
 ### What differs beside a ratio
 
@@ -78,6 +87,7 @@ pub fn text(runs: &[Run]) -> String {
     by_peer(&mut text, of(false));
     text += HOW;
     worse(&mut text, of(false), runs);
+    not_concluded(&mut text, of(false));
     text += "\n### By suite, with the question that it asks\n\n";
     for (suite, beside) in &suites {
         sentences(&mut text, suite, beside);
@@ -86,6 +96,7 @@ pub fn text(runs: &[Run]) -> String {
              `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table \
              under four loops: they are the practical limit of this machine, not a choice that a user has.\n\n";
     counts(&mut text, "them", of(true));
+    worse_than_floor(&mut text, of(true), runs);
     differences(&mut text, suites.iter().flat_map(|(_, beside)| beside));
     no_verdict(&mut text, &suites);
     of_runs(&mut text, runs);
@@ -363,15 +374,55 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>, ru
     }
     *text += "\n### Every figure in which a peer is better\n";
     for (n, (why, rows)) in by_reason.into_iter().enumerate() {
-        let _ = write!(
-            text,
-            "\n**Reason {}**: {why}.\n\n| suite | load | figure | Crosspoint | peer | times as bad | evidence |\n\
-             |---|---|---|---:|---:|---:|---|\n",
-            n + 1
-        );
-        for b in rows {
-            let (load, pair) = (plain_load(b.ours), pair(b, 1.0 / b.factor, runs));
-            let _ = writeln!(text, "| {} | {load} | {pair} |", b.ours.suite);
+        let _ = writeln!(text, "\n**Reason {}**: {why}.", n + 1);
+        table(text, &rows, runs);
+    }
+}
+
+/// The same beside forwarders that look nothing up, which have one reason.
+fn worse_than_floor<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>, runs: &[Run]) {
+    let mut rows: Vec<&Beside> = beside.filter(|b| matches!(b.outcome, Outcome::Worse(_))).collect();
+    if !rows.is_empty() {
+        rows.sort_by(|a, b| a.factor.total_cmp(&b.factor));
+        let _ = writeln!(text, "\n**Where they are better**: {}.", reasons::FLOOR);
+        table(text, &rows, runs);
+    }
+}
+
+fn table(text: &mut String, rows: &[&Beside], runs: &[Run]) {
+    *text += "\n| suite | load | figure | Crosspoint | peer | times as bad | evidence |\n\
+              |---|---|---|---:|---:|---:|---|\n";
+    for b in rows {
+        let (load, pair) = (plain_load(b.ours), pair(b, 1.0 / b.factor, runs));
+        let _ = writeln!(text, "| {} | {load} | {pair} |", b.ours.suite);
+    }
+}
+
+/// What may be a loss, though nothing shows it.
+fn not_concluded<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+    let mut by_reason: Vec<(&str, Vec<open::Open>)> = Vec::new();
+    for one in open::open(beside) {
+        match by_reason.iter_mut().find(|(there, _)| *there == one.reason) {
+            Some((_, rows)) => rows.push(one),
+            None => by_reason.push((one.reason, vec![one])),
+        }
+    }
+    if !by_reason.is_empty() {
+        *text += OPEN;
+    }
+    // Those whose reason is to be found come first.
+    by_reason.sort_by_key(|(why, _)| *why != reasons::UNKNOWN);
+    for (why, rows) in by_reason {
+        let _ = writeln!(text, "\n**Reason**: {why}.\n");
+        *text += "| suite | figure | peer | in so many loads | times as bad | why nothing is concluded |\n\
+                  |---|---|---|---:|---:|---|\n";
+        for one in rows {
+            let (count, times, why) = (one.count(), one.times(), one.why());
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {count} | {times} | {why} |",
+                one.suite, one.figure, one.peer
+            );
         }
     }
 }
@@ -435,7 +486,8 @@ fn no_verdict(text: &mut String, suites: &[(&Suite, Vec<Beside>)]) {
     let mut none: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, usize>>> = BTreeMap::new();
     for b in suites.iter().flat_map(|(_, beside)| beside) {
         if let Outcome::None(why) = &b.outcome {
-            let of_suite = none.entry(without_share(why)).or_default().entry(&b.ours.suite).or_default();
+            let of_suite =
+                none.entry(open::without_share(why)).or_default().entry(&b.ours.suite).or_default();
             *of_suite.entry(&b.peer.switch).or_default() += 1;
         }
     }
@@ -452,17 +504,13 @@ fn no_verdict(text: &mut String, suites: &[(&Suite, Vec<Beside>)]) {
     }
 }
 
-/// A reason without how much of the time it held, which differs from figure to figure.
-fn without_share(why: &str) -> &str {
-    why.strip_suffix(" % of the time").and_then(|rest| rest.rsplit_once(" for ")).map_or(why, |(why, _)| why)
-}
-
 fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     let points = newest(runs, suite.name);
     if points.is_empty() {
         return;
     }
     let _ = write!(text, "\n## {}\n\n{}\n", suite.name, suite.question);
+    notes::of_suite(suite.name).for_each(|note| *text += &format!("\n{note}\n"));
     if !beside.is_empty() {
         *text += "\n| load | figure | Crosspoint | peer | times as good | evidence |\n|---|---|---:|---:|---:|---|\n";
         for b in beside {
@@ -548,6 +596,11 @@ mod tests {
         let expected =
             "Of 3 comparisons with other switches, Crosspoint is better in 1 (1 of them shown), worse in 2";
         assert!(text.contains(expected), "{text}");
+        let floor = text.split("**Where they are better**").nth(1).unwrap().split("##").next().unwrap();
+        assert!(
+            floor.contains("looks nothing up") && floor.contains("| 50 (testpmd) | 4.00 | shown worse"),
+            "{floor}"
+        );
         let worse = text.split("### Every figure").nth(1).unwrap().split("###").next().unwrap();
         assert!(worse.contains("| cycles_per_packet | 200 | 100 (ovs-dpdk) | 2.00 | shown worse"), "{worse}");
         assert!(worse.contains("(ovs) | 2.00") && worse.contains("not known yet"), "{worse}");
@@ -636,15 +689,6 @@ mod tests {
         // The kernel's two figures have one reason, and the other peer's one has its own.
         let counts: Vec<usize> = reasons.iter().map(|r| r.matches("shown worse").count()).collect();
         assert_eq!(counts, [2, 1], "{worse}");
-    }
-
-    #[test]
-    fn limits_that_differ_by_their_share_are_one_reason() {
-        let of =
-            |share| format!("the limit was a processor: the switch waited for one for {share} % of the time");
-        assert_eq!(without_share(&of(16)), "the limit was a processor: the switch waited for one");
-        assert_eq!(without_share(&of(16)), without_share(&of(7)));
-        assert_eq!(without_share("a value is not above 0"), "a value is not above 0");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod beside;
 pub mod knee;
 pub mod left_out;
 pub mod markdown;
+pub mod open;
 pub mod page;
 pub mod plain;
 pub mod plot;

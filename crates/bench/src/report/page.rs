@@ -2,10 +2,11 @@
 //! and how to repeat it all.
 
 use super::bars::Bars;
+use super::beside::{Beside, compared};
 use super::knee::Knee;
-use super::left_out;
-use super::plot::{Line, lines, svg};
+use super::plot::{Line, STYLES, lines, svg};
 use super::style::{SCRIPT, STYLE};
+use super::{left_out, open};
 use crate::goals::{Held, summary};
 use crate::result::{Point, Run};
 use crate::stats::short;
@@ -46,6 +47,7 @@ pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
                 }
                 (calibration(runs))
                 (goals(runs, held))
+                (not_concluded(runs))
                 @for suite in &suites { (of_suite(suite, runs)) }
                 (machines(runs))
                 (repeat(runs))
@@ -137,6 +139,25 @@ fn goals(runs: &[Run], held: &[Vec<Held>]) -> Markup {
     }
 }
 
+/// Where a peer's median is better, though nothing shows it.
+fn not_concluded(runs: &[Run]) -> Markup {
+    let beside: Vec<Beside> = suites().flat_map(|suite| compared(runs, suite.name)).collect();
+    let all = open::open(beside.iter());
+    html! { @if !all.is_empty() {
+        section #open {
+            h2 { "Where a peer's median is better, and nothing is concluded" }
+            p { "By more than 10 %. These are no losses that are shown, and no figures to quote: they say where one may hide." }
+            div.scroll { table {
+                (head(&["Suite", "Figure", "Peer", "In so many loads", "Times as bad", "Why nothing is concluded", "Why it may be"]))
+                tbody { @for one in &all { tr {
+                    td { (one.suite) } td { (one.figure) } td { (one.peer) } td { (one.count()) } td { (one.times()) }
+                    td { (one.why()) } td { (one.reason) }
+                } } }
+            } }
+        }
+    } }
+}
+
 fn class(verdict: &str) -> &'static str {
     match verdict {
         v if v.starts_with("held") => "good",
@@ -153,17 +174,9 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
             @for note in notes::of_suite(suite.name) { p { (note) } }
             @for plot in suite.plots.iter().filter(|plot| plot.bars) { (bars(plot, suite, runs)) }
             @for plot in suite.plots.iter().filter(|plot| !plot.bars) {
-                @let lines = lines(plot, suite.name, runs);
-                @if let Some(svg) = svg(plot, &lines) {
-                    figure.graph data-points=(lines.iter().map(|l| l.points.len()).sum::<usize>()) {
-                        figcaption { (plot.title) }
-                        div.scroll { (PreEscaped(svg)) }
-                        (legend(lines.iter().map(|line| line.name.as_str())))
-                        @if lines.iter().any(|line| !line.foreign.is_empty()) {
-                            p { "In a frame: " (FOREIGN) }
-                        }
-                        @if plot.limit == Some(Limit::Offered) { (knees(&lines)) }
-                    }
+                @for part in apart(plot, suite, runs) {
+                    @let of_run = (part.len() < runs.len()).then(|| part[0].short_name(runs));
+                    (graph(plot, of_run, &lines(plot, suite.name, part)))
                 }
             }
             (documents(suite))
@@ -176,6 +189,26 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
             }
         }
     }
+}
+
+/// The runs that a graph shows together: each alone if their lines are more than can look different.
+fn apart<'a>(plot: &Plot, suite: &Suite, runs: &'a [Run]) -> Vec<&'a [Run]> {
+    match lines(plot, suite.name, runs).len() {
+        count if count > STYLES => runs.chunks(1).collect(),
+        _ => vec![runs],
+    }
+}
+
+fn graph(plot: &Plot, of_run: Option<&str>, lines: &[Line]) -> Markup {
+    html! { @if let Some(svg) = svg(plot, lines) {
+        figure.graph data-points=(lines.iter().map(|l| l.points.len()).sum::<usize>()) {
+            figcaption { (plot.title) @if let Some(run) = of_run { " (" (run) ")" } }
+            div.scroll { (PreEscaped(svg)) }
+            (legend(lines.iter().map(|line| line.name.as_str())))
+            @if lines.iter().any(|line| !line.foreign.is_empty()) { p { "In a frame: " (FOREIGN) } }
+            @if plot.limit == Some(Limit::Offered) { (knees(lines)) }
+        }
+    } }
 }
 
 /// The conditions of each switch that must be equal for a comparison.

@@ -119,6 +119,8 @@ pub const JUDGED: &[Judged] = &[
     Judged::new(Question::Time, "seconds", "time"),
     Judged::new(Question::Own, "bytes_per_rule", "memory of a rule"),
     Judged::new(Question::Own, "bytes_per_cached_flow", "memory of a cached flow"),
+    Judged::new(Question::Own, "flow_mods_made_per_s", "flow-mods per second"),
+    Judged::new(Question::Own, "echo_p99_ms", "p99 of the wait of others meanwhile"),
     Judged::new(Question::Own, "value", "transactions, delays and memory of the database"),
 ];
 

@@ -1,5 +1,10 @@
 //! What readers of a suite's figures must know besides its question.
 
+const VNICS: &str = "A tap device and vhost-user are different kinds of vNIC: the kernel copies each packet to and from a tap, and \
+                     a guest with vhost-user shares its memory with the switch. The kernel's own forwarding has taps alone. Both \
+                     kinds stand in one graph, by their guest (tap, or another), and a ratio is given within a kind alone: between \
+                     them it would tell most about the vNIC.";
+
 /// Suites and notes.
 const NOTES: &[(&str, &str)] = &[
     (
@@ -20,6 +25,8 @@ const NOTES: &[(&str, &str)] = &[
          worker that has some of the flows, and workers write to nothing that they share, whether flows have one \
          megaflow or one each. Several versions of the switch are measured in turns with --switch crosspoint@PATH.",
     ),
+    ("forwarding-table", VNICS),
+    ("native-vs-poll-mode", VNICS),
     (
         "native-vs-poll-mode",
         "Rates without loss are searched for. Loads of a quick run are too short to conclude anything from them: \
