@@ -385,7 +385,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "mac-learning",
         group: RULES,
-        question: "How many addresses are learned per second, by NORMAL and as rules by `learn`?",
+        question: "How many addresses are learned per second, and how many of the new ones, by NORMAL and as rules by `learn`?",
         steps: &[
             measure("learning", "mac-learning", "--runs 5", "--frames 20k --new 0,50 --runs 1", None),
             measure("rules", "learned-rules", "--runs 5", "--rules 100k --runs 1", OVS_DPDK),
@@ -393,6 +393,7 @@ pub const SUITES: &[Suite] = &[
         plots: &[
             Plot::new("Cycles per packet", "cycles_per_packet", "new_percent"),
             Plot::new("Addresses learned per second", "learned_per_s", "new_percent"),
+            Plot::new("Share of the new addresses that are learned", "learned_ratio", "new_percent"),
         ],
     },
     Suite {
