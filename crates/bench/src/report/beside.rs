@@ -156,7 +156,7 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
             |figure: &&Judged| [ours, peer].iter().all(|point| point.metrics.contains_key(&*figure.name));
         for figure in judged().iter().filter_map(|group| group.iter().find(has)) {
             let figure = &*figure.name;
-            // What was offered at a fixed rate arrives, where neither loses any. Changes at a fixed rate are made.
+            // What was offered at a fixed rate arrives, where neither loses any; changes at one are made.
             let is_offered = match figure {
                 "rate_pps" => ours.labels.contains_key("offered_pps") && !loses(ours) && !loses(peer),
                 "flow_mods_made_per_s" => ours.labels.contains_key("flow_mods_per_s"),

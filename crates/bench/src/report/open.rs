@@ -1,5 +1,5 @@
-//! Figures in which a peer's median is better, and of which nothing is concluded: no difference is shown, or the
-//! two cannot be compared. So that no loss hides behind a missing verdict.
+//! Figures in which a peer's median is better, and of which nothing is concluded: no difference is shown, or
+//! the two cannot be compared. So that no loss hides behind a missing verdict.
 
 use super::beside::{ALIKE, Beside, Outcome, is_floor};
 use super::plain::times;
