@@ -364,14 +364,10 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>, ru
         let once = |x: &Beside| matches!(x.outcome, Outcome::Worse(Shown::Once));
         once(a).cmp(&once(b)).then(a.factor.total_cmp(&b.factor))
     });
-    let mut by_reason: Vec<(&str, Vec<&Beside>)> = Vec::new();
-    for b in rows {
+    let by_reason = reasons::together(rows.into_iter().map(|b| {
         let why = reasons::why(&b.ours.suite, &b.peer.switch, b.figure, &b.ours.load());
-        match by_reason.iter_mut().find(|(there, _)| *there == why) {
-            Some((_, rows)) => rows.push(b),
-            None => by_reason.push((why, vec![b])),
-        }
-    }
+        (why, b)
+    }));
     *text += "\n### Every figure in which a peer is better\n";
     for (n, (why, rows)) in by_reason.into_iter().enumerate() {
         let _ = writeln!(text, "\n**Reason {}**: {why}.", n + 1);
@@ -400,13 +396,7 @@ fn table(text: &mut String, rows: &[&Beside], runs: &[Run]) {
 
 /// What may be a loss, though nothing shows it.
 fn not_concluded<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
-    let mut by_reason: Vec<(&str, Vec<open::Open>)> = Vec::new();
-    for one in open::open(beside) {
-        match by_reason.iter_mut().find(|(there, _)| *there == one.reason) {
-            Some((_, rows)) => rows.push(one),
-            None => by_reason.push((one.reason, vec![one])),
-        }
-    }
+    let mut by_reason = reasons::together(open::open(beside).into_iter().map(|one| (one.reason, one)));
     if !by_reason.is_empty() {
         *text += OPEN;
     }

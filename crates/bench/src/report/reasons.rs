@@ -137,6 +137,18 @@ pub fn why(suite: &str, peer: &str, figure: &str, load: &str) -> &'static str {
     REASONS.iter().find(fits).map_or(UNKNOWN, |r| r.why)
 }
 
+/// What has the same reason together, in the order of the first of each.
+pub fn together<T>(all: impl Iterator<Item = (&'static str, T)>) -> Vec<(&'static str, Vec<T>)> {
+    let mut groups: Vec<(&str, Vec<T>)> = Vec::new();
+    for (why, one) in all {
+        match groups.iter_mut().find(|(there, _)| *there == why) {
+            Some((_, rows)) => rows.push(one),
+            None => groups.push((why, vec![one])),
+        }
+    }
+    groups
+}
+
 /// What is said where none is known.
 pub const UNKNOWN: &str = "not known yet";
 
