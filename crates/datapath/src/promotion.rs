@@ -4,27 +4,41 @@
 //! the first one that hits a megaflow. While most packets that come in at a port are the only ones of their
 //! flow (a scan, a flood from random addresses, name lookups), this costs more than it saves: each packet
 //! reads a cold bucket, and fills a place that a flow of another port may need. So of such a port's bursts
-//! one in [`FEW`] looks its packets up in the exact tier and promotes them; the others begin with megaflows.
-//! A flow of many packets then still has its entry soon, and that shows when the port is judged again.
+//! one in [`FEW`], by chance, looks its packets up in the exact tier and promotes them; the others begin with
+//! megaflows. A flow of many packets then still has its entry soon, and that shows when the port is judged
+//! again: also where a million flows take turns, so that a fixed choice of bursts would meet each of them only
+//! once in [`FEW`] turns.
 //!
 //! `bench flood` shows what this is worth: see its flood that a rule drops.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Packets after which a port is judged: those that missed; of sparse flows, all that were looked up. More
 /// than the first packets of thousands of flows.
 const JUDGED_AFTER: u64 = 16_384;
 /// Its flows are sparse if fewer packets than this hit meanwhile.
 const HITS_MIN: u64 = JUDGED_AFTER / 4;
-/// One in this many bursts of sparse flows uses the exact tier.
+/// One in this many bursts of sparse flows uses the exact tier. A power of two.
 const FEW: u32 = 16;
 
 /// One input port's state.
-#[derive(Default)]
 pub struct Promotion {
     /// Of packets that were looked up in the exact tier since the port was last judged.
     hits: u64,
     missed: u64,
     is_sparse: bool,
+    /// So many bursts have begun, from an arbitrary number on.
     bursts: u32,
+}
+
+impl Default for Promotion {
+    /// Each port has chances of its own: one that is made anew while the caches still have its flows would
+    /// otherwise choose the same bursts again, hit all that it looks up, and think that it knows all.
+    fn default() -> Promotion {
+        static START: AtomicU32 = AtomicU32::new(0);
+        let bursts = START.fetch_add(0x9e37_79b9, Ordering::Relaxed);
+        Promotion { hits: 0, missed: 0, is_sparse: false, bursts }
+    }
 }
 
 impl Promotion {
@@ -37,7 +51,7 @@ impl Promotion {
     /// Whether this burst uses the exact tier.
     #[inline(always)]
     pub fn uses_exact(&self) -> bool {
-        !self.is_sparse || self.bursts.is_multiple_of(FEW)
+        !self.is_sparse || mixed(self.bursts).is_multiple_of(FEW)
     }
 
     /// Records how packets of a burst fared in the exact tier.
@@ -53,6 +67,13 @@ impl Promotion {
     }
 }
 
+/// A number as if by chance, the same for the same burst.
+fn mixed(n: u32) -> u32 {
+    let n = (n ^ n >> 16).wrapping_mul(0x85eb_ca6b);
+    let n = (n ^ n >> 13).wrapping_mul(0xc2b2_ae35);
+    n ^ n >> 16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,15 +86,39 @@ mod tests {
                 promotion.begin_burst();
                 promotion.uses_exact() && promotion.uses_exact()
             };
-            (0..160).filter(|_| burst(promotion)).count()
+            (0..BURSTS).filter(|_| burst(promotion)).count()
         };
+        const BURSTS: usize = 16_000;
+        let few = BURSTS / FEW as usize;
+        let few = few * 9 / 10..few * 11 / 10;
         promotion.looked_up(0, JUDGED_AFTER - 1);
-        assert_eq!(used(&mut promotion), 160, "too little is known");
+        assert_eq!(used(&mut promotion), BURSTS, "too little is known");
         promotion.looked_up(HITS_MIN - 1, 1);
-        assert_eq!(used(&mut promotion), 160 / FEW as usize);
+        assert!(few.contains(&used(&mut promotion)));
         promotion.looked_up(HITS_MIN - 1, JUDGED_AFTER - HITS_MIN + 1);
-        assert_eq!(used(&mut promotion), 160 / FEW as usize);
+        assert!(few.contains(&used(&mut promotion)));
         promotion.looked_up(JUDGED_AFTER, 0);
-        assert_eq!(used(&mut promotion), 160, "nearly all are hit now");
+        assert_eq!(used(&mut promotion), BURSTS, "nearly all are hit now");
+    }
+
+    #[test]
+    fn flows_that_take_turns_are_met_again_soon_however_many_bursts_they_fill() {
+        let mut promotion = Promotion::default();
+        promotion.looked_up(0, JUDGED_AFTER);
+        for flows_bursts in [15_624, 15_625, 15_632] {
+            let mut is_known = vec![false; flows_bursts];
+            let mut turn = || {
+                let mut again = 0;
+                for known in &mut is_known {
+                    promotion.begin_burst();
+                    if promotion.uses_exact() {
+                        again += usize::from(std::mem::replace(known, true));
+                    }
+                }
+                again as f64 / (flows_bursts / FEW as usize) as f64
+            };
+            let shares: Vec<f64> = (0..8).map(|_| turn()).collect();
+            assert!(shares[7] > HITS_MIN as f64 / JUDGED_AFTER as f64, "{flows_bursts}: {shares:?}");
+        }
     }
 }
