@@ -19,6 +19,8 @@ const HUGE_PAGES: usize = 1200;
 /// many of them nobody has.
 const NUMBER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+/// How many of them are there only for as long as they are used, beside the number that was set last.
+const SURPLUS: &str = "surplus_hugepages";
 /// The record, in a directory that only root may write in.
 const RECORD: &str = "/run/crosspoint-bench-huge-pages";
 /// Where they are mounted if they are not.
@@ -118,9 +120,13 @@ struct Kernel {
 }
 
 impl Kernel {
+    /// The number that was set last: what is still used of a larger one goes by itself, and must not stay
+    /// because the number is restored to it.
     fn pages(&self) -> Result<usize, String> {
         let text = fs::read_to_string(&self.number).map_err(|e| format!("{}: {e}", self.number))?;
-        text.trim().parse().map_err(|e| format!("{}: {e}", self.number))
+        let all: usize = text.trim().parse().map_err(|e| format!("{}: {e}", self.number))?;
+        let surplus = Path::new(&self.number).with_file_name(SURPLUS);
+        Ok(all.saturating_sub(number_in(&surplus.display().to_string()).unwrap_or(0) as usize))
     }
 
     fn set_pages(&self, pages: usize) -> Result<(), String> {
@@ -279,6 +285,18 @@ mod tests {
         fs::write(dir.0.join("record"), format!("holder {} 1\nbefore 8\n", std::process::id())).unwrap();
         assert_eq!(kernel.give_back(None).as_deref(), Some("huge pages, 8 again"));
         assert_eq!((number().as_str(), dir.0.join("record").exists()), ("8", false));
+    }
+
+    #[test]
+    fn pages_that_are_there_only_while_they_are_used_are_not_kept() {
+        let dir = TempDir::new("surplus-pages").unwrap();
+        let file = |name: &str| dir.0.join(name).display().to_string();
+        let kernel = Kernel { number: file("number"), record: file("record"), mount: None };
+        fs::write(dir.0.join("number"), "32").unwrap();
+        fs::write(dir.0.join(SURPLUS), "32").unwrap();
+        let taken = kernel.take(100).err().unwrap();
+        assert_eq!(taken, "100 huge pages of 2 MB are needed, the kernel gave 68");
+        assert_eq!(fs::read_to_string(dir.0.join("number")).unwrap(), "0");
     }
 
     #[test]

@@ -103,11 +103,16 @@ impl Guest for Qemu {
         let sizes = format!("rx_queue_size={rx},tx_queue_size={tx}");
         command.args([
             "-device",
-            &format!("virtio-net-pci,netdev=net0,romfile=,host_mtu={},{sizes}{vectors}", place.mtu),
+            &format!("virtio-net-pci,netdev=net0,romfile=,host_mtu={},{sizes}{vectors},{ALIKE}", place.mtu),
         ]);
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }
+
+/// Without what one switch offers and another one does not: the machine only forwards, and all switches get
+/// the same card.
+const ALIKE: &str = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,\
+                     guest_ufo=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off";
 
 /// QEMU's accelerators, and the processors that go with them.
 const KVM: [&str; 2] = ["kvm", "host"];
