@@ -85,13 +85,13 @@ impl Daemon {
         Daemon::stock(namespace, OVS, "openvswitch-switch", args, &[], datapath_type, huge)
     }
 
-    /// The same with DPDK: a polling thread on each processor of the mask.
-    pub fn open_vswitch_dpdk(namespace: Option<&str>, mask: u64) -> Result<Daemon, String> {
-        let mask = format!("other_config:pmd-cpu-mask={mask:#x}");
+    /// The same with DPDK: a polling thread on each processor of the mask, the others on those of the other.
+    pub fn open_vswitch_dpdk(namespace: Option<&str>, mask: &str, control: &str) -> Result<Daemon, String> {
+        let mask = format!("other_config:pmd-cpu-mask={mask}");
         let prefix = format!("--no-pci --file-prefix=xpb-ovs-{}", std::process::id());
         let settings = [
             "other_config:dpdk-init=true",
-            "other_config:dpdk-lcore-mask=0x1",
+            &format!("other_config:dpdk-lcore-mask={control}"),
             "other_config:dpdk-alloc-mem=1024",
             &mask,
             &format!("other_config:dpdk-extra=\"{prefix}\""),

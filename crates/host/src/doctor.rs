@@ -236,7 +236,7 @@ fn ranges(cpus: &BTreeSet<usize>) -> String {
 }
 
 /// In the format of `pmd-cpu-mask`: a bit per processor, however many there are.
-fn mask(cpus: &BTreeSet<usize>) -> String {
+pub fn mask(cpus: &BTreeSet<usize>) -> String {
     let digits = cpus.last().map_or(1, |last| last / 4 + 1);
     let digit = |n: usize| (0..4).map(|bit| u32::from(cpus.contains(&(4 * n + bit))) << bit).sum::<u32>();
     (0..digits).rev().fold("0x".into(), |text, n| format!("{text}{:x}", digit(n)))

@@ -5,7 +5,7 @@ use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
 use super::limit::{limit, of_generator, of_latency};
 use super::net::Net;
-use super::processors::{Processors, on};
+use super::processors::{Processors, on, set_free};
 use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
@@ -199,9 +199,13 @@ impl<'a> Bed<'a> {
             is_foreign: !self.parts.generator.sends_pattern(),
             mtu: self.parts.mtu,
             workers: self.parts.workers,
+            has_processors: self.processors.is_some(),
         };
         let left = self.processors.as_ref().map(|own| own.switch.clone()).unwrap_or_default();
         let running = self.running.insert(on(&left, || switch.start(&setup))?);
+        if let Some(pid) = running.forwarder().filter(|_| self.processors.is_none()) {
+            set_free(pid)?;
+        }
         if self.parts.rules > 0 {
             let daemon = running.daemon().ok_or("the switch takes no OpenFlow")?;
             rules::load_others(daemon, &setup, self.parts.rules)?;

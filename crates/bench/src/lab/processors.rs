@@ -1,6 +1,8 @@
 //! Separate processors for generator and guests, if the machine has enough: then sharing one limits neither.
 //! A thread's children run where the thread may run.
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The assignment of processors.
@@ -50,22 +52,51 @@ pub fn on<T>(cpus: &[usize], start: impl FnOnce() -> Result<T, String>) -> Resul
     if cpus.is_empty() {
         return start();
     }
-    let failed = |e: rustix::io::Errno| format!("binding to the processors {cpus:?}: {e}");
+    let failed = |e: Errno| format!("binding to the processors {cpus:?}: {e}");
     let before = sched_getaffinity(None).map_err(failed)?;
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    sched_setaffinity(None, &set).map_err(failed)?;
+    sched_setaffinity(None, &set_of(cpus)).map_err(failed)?;
     let started = start();
     sched_setaffinity(None, &before).map_err(failed)?;
     started
+}
+
+/// Lets all threads of a process run wherever this thread may. Where processors are shared, a thread that is
+/// bound waits for the one that it is bound to, and others go where there is room: Open vSwitch and VPP can
+/// only bind their workers.
+pub fn set_free(pid: u32) -> Result<(), String> {
+    let cpus = allowed();
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let path = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
+    let ids = threads.flatten().filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    for id in ids.filter_map(Pid::from_raw) {
+        match sched_setaffinity(Some(id), &set_of(&cpus)) {
+            // It has ended, or it is the kernel's own.
+            Ok(()) | Err(Errno::SRCH | Errno::INVAL) => {}
+            Err(e) => return Err(format!("letting {path}/{id} run on the processors {cpus:?}: {e}")),
+        }
+    }
+    Ok(())
+}
+
+fn set_of(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    set
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::process::Process;
-    use rustix::process::Pid;
     use std::process::Command;
+
+    fn processors_of(process: &Process) -> Vec<usize> {
+        let set = sched_getaffinity(Pid::from_raw(process.id() as i32)).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)).collect()
+    }
 
     #[test]
     fn generator_and_guests_have_the_last_processors_if_the_switch_has_enough() {
@@ -87,10 +118,10 @@ mod tests {
         for cpu in &before {
             let start = || Process::spawn(Command::new("sleep").arg("60"));
             let process = on(&[*cpu], start).unwrap();
-            let pid = Pid::from_raw(process.id() as i32).unwrap();
-            let set = sched_getaffinity(Some(pid)).unwrap();
-            assert_eq!((0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)).collect::<Vec<_>>(), [*cpu]);
+            assert_eq!(processors_of(&process), [*cpu]);
             assert_eq!(allowed(), before);
+            set_free(process.id()).unwrap();
+            assert_eq!(processors_of(&process), before);
         }
         assert_eq!(on(&[], || Ok(allowed())), Ok(before));
     }

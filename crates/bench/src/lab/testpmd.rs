@@ -1,6 +1,7 @@
 //! Counters that `dpdk-testpmd` prints at its prompt about received and dropped frames, as a guest or as a
 //! switch.
 
+use super::processors::allowed;
 use crate::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -62,10 +63,21 @@ fn ask(started: &Process, within: Duration) -> IoResult<String> {
     }
 }
 
-/// Its threads: the prompt's, and the one that forwards, which has a processor for itself if it is given one.
-/// Of itself it would bind them to the first two.
+/// Where its threads run: on the given processor, which is its own, or else wherever this thread may. Of
+/// itself it would bind them to the first two, where a switch's worker may be bound too.
 pub fn threads(cpu: Option<usize>) -> String {
-    format!("--lcores=0@0,1@{}", cpu.unwrap_or(1))
+    let cpus = cpu.map_or_else(allowed, |cpu| vec![cpu]);
+    lcores(&cpus, &cpus)
+}
+
+/// The processors of the prompt's thread, and of the one that forwards.
+pub fn lcores(prompt: &[usize], forwards: &[usize]) -> String {
+    let list = |cpus: &[usize]| match cpus {
+        // The kernel did not tell.
+        [] => "0".to_string(),
+        cpus => cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+    };
+    format!("--lcores=0@({}),1@({})", list(prompt), list(forwards))
 }
 
 /// The lines about all ports together, once they are whole.
@@ -113,6 +125,15 @@ mod tests {
         assert!(start.elapsed() >= within && start.elapsed() < Duration::from_secs(10));
         let ends = stand_in("read line; echo testpmd");
         assert_eq!(ask(&ends, Duration::from_secs(60)).unwrap_err().to_string(), "it has ended");
+    }
+
+    #[test]
+    fn its_threads_are_bound_to_no_processor_but_their_own() {
+        let all = allowed().iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        assert_eq!(threads(None), format!("--lcores=0@({all}),1@({all})"));
+        assert_eq!(threads(Some(7)), "--lcores=0@(7),1@(7)");
+        assert_eq!(lcores(&[2], &[3]), "--lcores=0@(2),1@(3)");
+        assert_eq!(lcores(&[], &[]), "--lcores=0@(0),1@(0)");
     }
 
     #[test]

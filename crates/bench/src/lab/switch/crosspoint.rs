@@ -101,9 +101,11 @@ impl Switch for Crosspoint {
         if self.takes_rx_burst() {
             args.extend(["--rx-burst".to_string(), BURST.to_string()]);
         }
-        if workers > 1 {
-            args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", Setup { workers, ..*setup }.mask())]);
-        }
+        args.extend(match setup.has_processors {
+            true => ["--pmd-cpu-mask".into(), Setup { workers, ..*setup }.mask()],
+            // They are bound to no processor.
+            false => ["--workers".into(), workers.to_string()],
+        });
         let args: Vec<&str> = args.iter().map(String::as_str).chain(self.flags.iter().copied()).collect();
         let daemon = Daemon::crosspoint_of(&self.program, Some(&setup.net.switch), &args)?;
         rules::load(&daemon, setup)?;

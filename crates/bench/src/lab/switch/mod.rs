@@ -21,6 +21,7 @@ pub use crate::machine::conditions::BURST;
 use crate::machine::freeze;
 use crate::process::Process;
 pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
+use host::doctor::mask;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,15 +65,28 @@ pub struct Setup<'a> {
     pub mtu: u16,
     /// Workers, and queues of each port; a switch that has one alone says so in its conditions.
     pub workers: usize,
+    /// Whether the processors on which this thread may run are the switch's alone. If not, nobody's workers
+    /// stay bound: the test bed sets free those of switches that can only bind them.
+    pub has_processors: bool,
 }
 
 /// The default MTU, which need not be set.
 pub const MTU_USUAL: u16 = 1500;
 
 impl Setup<'_> {
-    /// The processors of the workers: without the first one, if there are enough.
-    pub fn mask(&self) -> u64 {
-        mask(self.workers, &allowed())
+    /// The processors of the workers: without that of the control thread, if there are enough.
+    pub fn worker_cpus(&self) -> Vec<usize> {
+        worker_cpus(self.workers, &allowed())
+    }
+
+    /// The same as a mask.
+    pub fn mask(&self) -> String {
+        mask(&self.worker_cpus().into_iter().collect())
+    }
+
+    /// The processor of the control thread.
+    pub fn control_cpu(&self) -> usize {
+        control_cpu(&allowed())
     }
 
     /// The name of a port: that of its interface, if it has one.
@@ -204,14 +218,15 @@ pub trait Running {
 }
 
 /// Of those on which the switch may run, which a cpuset or the generator's own processor may have left.
-fn mask(workers: usize, allowed: &[usize]) -> u64 {
+fn worker_cpus(workers: usize, allowed: &[usize]) -> Vec<usize> {
     let first = usize::from(workers < allowed.len());
-    let own = allowed.iter().skip(first).take(workers.max(1)).filter(|cpu| **cpu < 64);
-    match own.fold(0, |mask, cpu| mask | 1 << cpu) {
-        // The kernel did not tell.
-        0 => 1,
-        mask => mask,
-    }
+    let own: Vec<usize> = allowed.iter().copied().skip(first).take(workers.max(1)).collect();
+    if own.is_empty() { vec![control_cpu(allowed)] } else { own }
+}
+
+/// The first one, also if the kernel did not tell any.
+fn control_cpu(allowed: &[usize]) -> usize {
+    allowed.first().copied().unwrap_or(0)
 }
 
 /// For values that a switch, or the kernel for it, does not report.
@@ -267,13 +282,14 @@ mod tests {
 
     #[test]
     fn workers_leave_the_first_processor_alone_where_there_are_enough() {
-        let first = |workers, cpus| mask(workers, &(0..cpus).collect::<Vec<_>>());
-        assert_eq!([(1, 1), (1, 2), (2, 2), (2, 4), (4, 8)].map(|(w, c)| first(w, c)), [1, 2, 3, 6, 0x1e]);
+        let of = |workers, allowed: &[usize]| mask(&worker_cpus(workers, allowed).into_iter().collect());
+        let first = |workers, cpus| of(workers, &(0..cpus).collect::<Vec<_>>());
+        let all = [(1, 1), (1, 2), (2, 2), (2, 4), (4, 8)].map(|(w, c)| first(w, c));
+        assert_eq!(all, ["0x1", "0x2", "0x3", "0x6", "0x1e"]);
         // A cpuset leaves some out.
-        assert_eq!(
-            [1, 2, 3, 4].map(|workers| mask(workers, &[0, 2, 5])),
-            [0b100, 0b10_0100, 0b10_0101, 0b10_0101]
-        );
-        assert_eq!(mask(1, &[]), 1);
+        assert_eq!([1, 2, 3, 4].map(|workers| of(workers, &[0, 2, 5])), ["0x4", "0x24", "0x25", "0x25"]);
+        assert_eq!([of(1, &[4, 5]), of(2, &[4, 70])], ["0x20", "0x400000000000000010"]);
+        assert_eq!([4, 0], [control_cpu(&[4, 5]), control_cpu(&[])]);
+        assert_eq!(of(1, &[]), "0x1");
     }
 }

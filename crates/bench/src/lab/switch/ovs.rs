@@ -10,6 +10,7 @@ use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::machine::huge_pages::{self, HugePages};
 use crate::process::{Process, run};
+use host::doctor::mask;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -82,13 +83,17 @@ impl Switch for Ovs {
         let (pages, daemon) = match self.kind {
             Kind::Dpdk => (
                 Some(HugePages::provide()?),
-                Daemon::open_vswitch_dpdk(Some(&setup.net.switch), setup.mask())?,
+                Daemon::open_vswitch_dpdk(
+                    Some(&setup.net.switch),
+                    &setup.mask(),
+                    &mask(&[setup.control_cpu()].into()),
+                )?,
             ),
             Kind::Kernel => (None, Daemon::open_vswitch(Some(&setup.net.switch), "system")?),
             _ => (None, Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?),
         };
         if self.kind == Kind::AfxdpPolled {
-            let mask = format!("other_config:pmd-cpu-mask={:#x}", setup.mask());
+            let mask = format!("other_config:pmd-cpu-mask={}", setup.mask());
             daemon.vsctl(&["set", "open_vswitch", ".", &mask])?;
         }
         for index in 0..setup.topology.ports.len() {

@@ -141,8 +141,9 @@ mod tests {
         let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
-        let (pattern, mtu, workers) = (&pattern, 1500, 1);
-        then(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, is_foreign, mtu, workers })
+        let (net, sockets, pattern) = (&net, &sockets, &pattern);
+        let (mtu, workers, has_processors) = (1500, 1, false);
+        then(&Setup { net, topology, sockets, flows, pattern, is_foreign, mtu, workers, has_processors })
     }
 
     #[test]

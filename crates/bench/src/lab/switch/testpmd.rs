@@ -54,7 +54,11 @@ impl Switch for Testpmd {
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let mut command = in_namespace(Some(&setup.net.switch), Path::new("stdbuf"));
         command.args(testpmd::ANSWERS_AT_ONCE);
-        command.args(["--no-pci", "-m", "256", "--no-telemetry", "-l", "0,1"]);
+        command.args(["--no-pci", "-m", "256", "--no-telemetry"]);
+        command.arg(match setup.has_processors {
+            true => testpmd::lcores(&[setup.control_cpu()], &setup.worker_cpus()[..1]),
+            false => testpmd::threads(None),
+        });
         // As in Open vSwitch with DPDK. In memory: it leaves no file in hugetlbfs.
         command.args(if huge_pages::are_free(PAGES) {
             &["--in-memory"][..]

@@ -67,13 +67,13 @@ impl Switch for Vpp {
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let dir = TempDir::new("vpp")?;
         let conf = dir.0.join("startup.conf");
-        std::fs::write(&conf, startup(&dir.0, setup.mask()))
+        std::fs::write(&conf, startup(&dir.0, setup.control_cpu(), &setup.worker_cpus()))
             .map_err(|e| format!("{}: {e}", conf.display()))?;
         let log = File::create(dir.0.join("stderr")).map_err(|e| e.to_string())?;
         let mut command = in_namespace(Some(&setup.net.switch), &program("vpp"));
         command.arg("-c").arg(&conf).current_dir(&dir.0);
         let process = Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))?;
-        let workers = workers(setup.mask()).len().max(1);
+        let workers = workers(setup.control_cpu(), &setup.worker_cpus()).len().max(1);
         let sockets = setup.net.socket_reader();
         let mut vpp = Started { process, dir, sockets, ports: Vec::new(), version: String::new(), workers };
         vpp.version = vpp.answers()?;
@@ -108,15 +108,15 @@ impl Switch for Vpp {
     }
 }
 
-/// The processors of its workers. Its main thread has the first one, which no worker can share.
-fn workers(mask: u64) -> Vec<u32> {
-    (1..u64::BITS).filter(|cpu| mask & 1 << cpu != 0).collect()
+/// The processors of its workers. Its main thread has one, which no worker can share.
+fn workers(main: usize, cpus: &[usize]) -> Vec<String> {
+    cpus.iter().filter(|cpu| **cpu != main).map(usize::to_string).collect()
 }
 
 /// Its configuration: all files in one directory, and no NIC.
-fn startup(dir: &Path, mask: u64) -> String {
+fn startup(dir: &Path, main: usize, cpus: &[usize]) -> String {
     let dir = dir.display();
-    let workers: Vec<String> = workers(mask).iter().map(u32::to_string).collect();
+    let workers = workers(main, cpus);
     let workers = match workers.is_empty() {
         // Its main thread forwards.
         true => String::new(),
@@ -126,7 +126,7 @@ fn startup(dir: &Path, mask: u64) -> String {
         "unix {{ nodaemon runtime-dir {dir} log {dir}/vpp.log cli-listen {dir}/cli.sock }}\n\
          api-segment {{ prefix crosspoint-{} }}\n\
          statseg {{ socket-name {dir}/stats.sock }}\n\
-         cpu {{ main-core 0{workers} }}\n\
+         cpu {{ main-core {main}{workers} }}\n\
          plugins {{ plugin dpdk_plugin.so {{ disable }} }}\n",
         std::process::id()
     )
@@ -306,9 +306,13 @@ mod tests {
 
     #[test]
     fn its_main_thread_and_its_workers_share_no_processor() {
-        assert_eq!([0b1, 0b10, 0b110, 0b11].map(workers), [vec![], vec![1], vec![1, 2], vec![1]]);
-        let conf = startup(Path::new("/tmp/x"), 0b110);
-        assert!(conf.contains("cpu { main-core 0 corelist-workers 1,2 }"), "{conf}");
-        assert!(startup(Path::new("/tmp/x"), 1).contains("cpu { main-core 0 }"));
+        let conf = |main, cpus: &[usize]| startup(Path::new("/tmp/x"), main, cpus);
+        for (main, cpus, words) in [
+            (0, &[1, 2][..], "cpu { main-core 0 corelist-workers 1,2 }"),
+            (0, &[0], "cpu { main-core 0 }"),
+            (4, &[4, 70], "cpu { main-core 4 corelist-workers 70 }"),
+        ] {
+            assert!(conf(main, cpus).contains(words), "{}", conf(main, cpus));
+        }
     }
 }
