@@ -359,11 +359,13 @@ fn names<T: ?Sized>(all: &[&T], name: impl Fn(&T) -> &'static str) -> String {
     all.iter().map(|one| name(one)).collect::<Vec<_>>().join(", ")
 }
 
-/// A number of workers that this machine has processors for.
+/// A number of workers for which this process has processors.
 fn workers(text: &str) -> Result<usize, String> {
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     let number = text.parse().ok().filter(|n| (1..=most).contains(n));
-    number.ok_or_else(|| format!("must be 1 to {most}, the processors of this machine"))
+    number.ok_or_else(|| {
+        format!("must be 1 to {most}, the processors that this may use (isolated ones with taskset alone)")
+    })
 }
 
 fn run_suites(args: RunArgs) -> Result<(), Failure> {

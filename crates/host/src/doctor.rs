@@ -144,7 +144,9 @@ impl Machine {
                 effect: "Other processes, the timer and RCU interrupt workers for up to milliseconds.",
                 fix: format!(
                     "boot with isolcpus={list} nohz_full={list} rcu_nocbs={list}, and set \
-                     other_config:pmd-cpu-mask to these processors"
+                     other_config:pmd-cpu-mask to these processors; other programs do not get them of \
+                     themselves: taskset -c {} crosspoint bench run ...",
+                    ranges(&online)
                 ),
             }
         })
@@ -225,7 +227,7 @@ impl Machine {
 }
 
 /// In the format of the kernel's lists of processors: `1-3,5`.
-fn ranges(cpus: &BTreeSet<usize>) -> String {
+pub fn ranges(cpus: &BTreeSet<usize>) -> String {
     let all: Vec<usize> = cpus.iter().copied().collect();
     let runs = all.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [one] => one.to_string(),
@@ -339,6 +341,7 @@ mod tests {
             "{}",
             found[0].fix
         );
+        assert!(found[0].fix.contains("taskset -c 0-3 crosspoint bench"), "{}", found[0].fix);
         assert!(found[1].fix.contains("pmd-cpu-mask=0x3 "), "{}", found[1].fix);
     }
 

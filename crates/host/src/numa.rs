@@ -143,7 +143,7 @@ impl Topology {
 }
 
 /// The numbers in a list such as `0-3,8`. Invalid parts are left out.
-pub(crate) fn cpu_list(text: &str) -> BTreeSet<usize> {
+pub fn cpu_list(text: &str) -> BTreeSet<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse::<usize>().ok()?..=last.parse().ok()?)

@@ -2,8 +2,11 @@
 //! why a figure may be worth little.
 
 use super::huge_pages;
+use crate::lab::processors::allowed;
+use host::doctor::ranges;
+use host::numa::cpu_list;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -153,12 +156,26 @@ impl Fingerprint {
             warnings
                 .push("No processor is isolated: other work of the machine interrupts the switch.".into());
         }
+        warnings.extend(out_of_reach(&cpu_list(&self.isolated), &allowed()));
         if self.steal_since_boot > 0.001 {
             let share = self.steal_since_boot * 100.0;
             warnings.push(format!("A hypervisor took {share:.1} % of the processors' time since boot."));
         }
         warnings
     }
+}
+
+/// A process has isolated processors only if it is told to.
+fn out_of_reach(isolated: &BTreeSet<usize>, allowed: &[usize]) -> Option<String> {
+    let without: BTreeSet<usize> = isolated.iter().copied().filter(|cpu| !allowed.contains(cpu)).collect();
+    // The switch's control threads have the first one.
+    let wanted: BTreeSet<usize> = allowed.last().into_iter().chain(isolated).copied().collect();
+    (!without.is_empty()).then(|| {
+        let (without, wanted) = (ranges(&without), ranges(&wanted));
+        format!(
+            "Isolated processors ({without}) are not used: start the run with taskset -c {wanted}, or nothing runs on them."
+        )
+    })
 }
 
 fn text(path: &str) -> String {
@@ -235,6 +252,18 @@ mod tests {
         assert!(here.cpus > 0 && !here.kernel.is_empty() && here.memory_bytes > 1 << 20, "{here:?}");
         let json = serde_json::to_string(&here).unwrap();
         assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), here);
+    }
+
+    #[test]
+    fn isolated_processors_that_the_run_may_not_use_are_named_with_the_way_to_them() {
+        let of = |isolated: &str, allowed: &[usize]| out_of_reach(&cpu_list(isolated), allowed);
+        assert_eq!(
+            of("2-27", &[0, 1]).unwrap(),
+            "Isolated processors (2-27) are not used: start the run with taskset -c 1-27, or nothing runs on them."
+        );
+        for (isolated, allowed) in [("2-3", &[1, 2, 3][..]), ("none", &[0, 1]), ("", &[0])] {
+            assert_eq!(of(isolated, allowed), None, "{isolated}");
+        }
     }
 
     #[test]
