@@ -2,7 +2,7 @@
 
 use super::{
     Ask, BATCH, BURST, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
-    guest_offloads, rules,
+    guest_offloads, rules, workers_and_queues,
 };
 use crate::daemon::Daemon;
 use crate::machine::huge_pages;
@@ -112,7 +112,7 @@ impl Switch for Crosspoint {
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_string();
         let guests = setup.sockets.keys().map(|n| n + 1).collect();
-        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers, guests }))
+        Ok(Box::new(Started { daemon, version, xdp: self.xdp, guests }))
     }
 }
 
@@ -120,7 +120,6 @@ struct Started {
     daemon: Daemon,
     version: String,
     xdp: bool,
-    workers: usize,
     /// Numbers of its vhost-user ports.
     guests: Vec<usize>,
 }
@@ -157,7 +156,7 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
+        let mut all = workers_and_queues(&self.daemon).to_vec();
         all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
         // Older versions tell neither.
         let burst = self.figures().ok().map(|figures| figures.burst).filter(|burst| *burst > 0);

@@ -232,6 +232,34 @@ fn control_cpu(allowed: &[usize]) -> usize {
 /// For values that a switch, or the kernel for it, does not report.
 pub const NOT_TOLD: &str = "not told";
 
+/// The workers of a daemon that polls, and the queues of each of its ports at network interfaces, as it tells
+/// them: they may be fewer than it was asked for.
+pub fn workers_and_queues(daemon: &Daemon) -> [(&'static str, String); 2] {
+    let said = daemon.appctl(&["dpif-netdev/pmd-rxq-show"]).unwrap_or_default();
+    let [workers, queues] = workers_and_queues_in(&said);
+    [("workers", workers), ("queues", queues)]
+}
+
+fn workers_and_queues_in(said: &str) -> [String; 2] {
+    let lines = || said.lines().map(str::trim);
+    let workers = lines().filter(|line| line.starts_with("pmd thread ")).count();
+    let mut queues: BTreeMap<&str, usize> = BTreeMap::new();
+    let ports = lines().filter(|line| !line.contains("(disabled)"));
+    for port in ports.filter_map(|line| line.strip_prefix("port: ")?.split_whitespace().next()) {
+        *queues.entry(port).or_default() += 1;
+    }
+    // A guest's are as many as it has, if anything else has some.
+    if queues.keys().any(|port| !port.starts_with("vm")) {
+        queues.retain(|port, _| !port.starts_with("vm"));
+    }
+    let numbers: BTreeSet<usize> = queues.into_values().collect();
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    [workers.to_string(), numbers.join("; ")].map(|told| match told.as_str() {
+        "" | "0" => NOT_TOLD.into(),
+        _ => told,
+    })
+}
+
 /// The offloads among the features that a switch has agreed on with each guest, as `status:features` of the
 /// ports has them.
 pub fn guest_offloads(features: impl Iterator<Item = Option<String>>) -> String {
@@ -278,6 +306,25 @@ mod tests {
         assert_eq!(told[4], None);
         let all = [Some("0x8000".to_string()), None, Some("0x8000".to_string())];
         assert_eq!(guest_offloads(all.into_iter()), "mrg_rxbuf; not told");
+    }
+
+    #[test]
+    fn workers_and_queues_are_those_that_the_switch_has() {
+        let thread = |core: u8, rest: &str| {
+            format!("pmd thread numa_id 0 core_id {core}:\n  isolated : false\n{rest}")
+        };
+        let port = |name: &str, queue: u8, state: &str| {
+            format!("  port: {name:<16}  queue-id: {queue:>2} ({state})   pmd usage: NOT AVAIL\n")
+        };
+        let head = "Displaying last 60 seconds pmd usage %\n".to_string();
+        let of = |parts: &[String]| workers_and_queues_in(&(head.clone() + &parts.concat()));
+        let first = thread(1, &[port("dp0", 0, "enabled"), port("vm1", 0, "enabled")].concat());
+        let second = thread(2, &[port("dp0", 1, "enabled"), port("dp2", 0, "enabled")].concat());
+        assert_eq!(of(std::slice::from_ref(&first)), ["1", "1"]);
+        // It has one, since it was not given two.
+        assert_eq!(of(&[first, second, thread(3, "  overhead:  0 %\n")]), ["3", "1; 2"]);
+        assert_eq!(of(&[thread(1, &port("vm0", 0, "enabled")), port("vm0", 1, "disabled")]), ["1", "1"]);
+        assert_eq!(of(&[]), [NOT_TOLD, NOT_TOLD]);
     }
 
     #[test]

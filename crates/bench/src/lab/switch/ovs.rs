@@ -4,16 +4,15 @@
 
 use super::{
     Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice,
-    guest_offloads, missing, rules, too_long_for_dpdk,
+    guest_offloads, missing, rules, too_long_for_dpdk, workers_and_queues,
 };
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::machine::huge_pages::{self, HugePages};
-use crate::process::{Process, run};
+use crate::process::Process;
 use host::doctor::mask;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 /// The type of its ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,18 +132,14 @@ impl Switch for Ovs {
             }
         }
         rules::load(&daemon, setup)?;
-        let program = if self.kind == Kind::Dpdk { OVS_DPDK } else { OVS };
-        let said = run(Command::new(program).arg("--version"))?;
+        let said = daemon.appctl(&["version"])?;
         let version = said.lines().next().unwrap_or_default().to_string();
         let sockets = setup.net.socket_reader();
         let guests: Vec<usize> = setup.sockets.keys().map(|n| n + 1).collect();
         let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
         let interfaces = ports.map(|n| (n, setup.port(n))).collect();
-        // Where nothing polls, its one thread serves all.
-        let is_polled = matches!(self.kind, Kind::Dpdk | Kind::AfxdpPolled);
-        let workers = if is_polled { setup.workers } else { 1 };
         let (kind, _pages) = (self.kind, pages);
-        Ok(Box::new(Started { daemon, version, kind, workers, sockets, guests, interfaces, _pages }))
+        Ok(Box::new(Started { daemon, version, kind, sockets, guests, interfaces, _pages }))
     }
 }
 
@@ -163,7 +158,6 @@ struct Started {
     daemon: Daemon,
     version: String,
     kind: Kind,
-    workers: usize,
     sockets: SocketReader,
     /// Numbers of its vhost-user ports.
     guests: Vec<usize>,
@@ -189,7 +183,11 @@ impl Running for Started {
         if self.kind == Kind::Kernel {
             return Vec::new();
         }
-        let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
+        let mut all = match self.kind {
+            Kind::Dpdk | Kind::AfxdpPolled => workers_and_queues(&self.daemon).to_vec(),
+            // Nothing polls: its one thread serves all.
+            _ => vec![("workers", "1".into()), ("queues", "1".into())],
+        };
         all.push((BATCH, BURST.to_string()));
         all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
         if !self.guests.is_empty() {

@@ -3,8 +3,8 @@
 //! them.
 
 use super::{
-    Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, Running, Setup, Switch, Twice, guest_offloads,
-    missing, too_long_for_dpdk,
+    Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, NOT_TOLD, Running, Setup, Switch, Twice,
+    guest_offloads, missing, too_long_for_dpdk,
 };
 use crate::daemon::in_namespace;
 use crate::lab::net::{SocketReader, lost_in_ring};
@@ -54,7 +54,7 @@ impl Switch for Testpmd {
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let mut command = in_namespace(Some(&setup.net.switch), Path::new("stdbuf"));
         command.args(testpmd::ANSWERS_AT_ONCE);
-        command.args(["--no-pci", "-m", "256", "--no-telemetry"]);
+        command.args(["--no-pci", "-m", "256", "--no-telemetry", "-v"]);
         command.arg(match setup.has_processors {
             true => testpmd::lcores(&[setup.control_cpu()], &setup.worker_cpus()[..1]),
             false => testpmd::threads(None),
@@ -96,9 +96,23 @@ struct Started {
     dir: TempDir,
 }
 
+impl Started {
+    /// DPDK's messages.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default()
+    }
+}
+
 impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
-        let pairs = [("kind", "dpdk-testpmd"), ("mode", self.mode), ("port_type", "net_af_packet")];
+        let said = self.said();
+        let version = version(&said).unwrap_or(NOT_TOLD);
+        let pairs = [
+            ("kind", "dpdk-testpmd"),
+            ("version", version),
+            ("mode", self.mode),
+            ("port_type", "net_af_packet"),
+        ];
         pairs.map(|(k, v)| (k.to_string(), v.to_string())).into()
     }
 
@@ -107,8 +121,7 @@ impl Running for Started {
         let mut all = vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)];
         all.push((BATCH, BURST.to_string()));
         if self.guests > 0 {
-            let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
-            all.push((GUEST_OFFLOADS, guest_offloads(agreed(&said, self.guests).into_iter())));
+            all.push((GUEST_OFFLOADS, guest_offloads(agreed(&self.said(), self.guests).into_iter())));
         }
         all
     }
@@ -141,6 +154,11 @@ impl Running for Started {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
         Twice { again: true, ..Twice::default() }
     }
+}
+
+/// DPDK's, of which it is a part: with `-v` its first messages tell it.
+fn version(said: &str) -> Option<&str> {
+    said.split_once("RTE Version: '")?.1.split('\'').next()
 }
 
 /// The features that it has agreed on with each of so many guests, as DPDK's messages have them. A guest that
@@ -177,6 +195,12 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn its_version_is_that_of_dpdk_as_it_tells_it() {
+        let said = "EAL: Detected NUMA nodes: 1\nEAL: RTE Version: 'DPDK 22.11.11'\nEAL: more\n";
+        assert_eq!((version(said), version("EAL: more\n")), (Some("DPDK 22.11.11"), None));
     }
 
     #[test]
