@@ -73,14 +73,19 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     }
     let capture = match wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol) {
         Some(Protocol::Pcap(file)) => {
-            let why = |why| Failure::Usage(format!("--traffic pcap={}: {why}", file.display()));
+            let why = |why| {
+                let file = file.display();
+                Failure::Usage(format!(
+                    "--traffic pcap={file}: {why}: give a capture, as `tcpdump -w` writes it"
+                ))
+            };
             Some(capture(file).map_err(why)?)
         }
         _ => None,
     };
     let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
-        return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
+        return Err(Failure::Usage(crate::lab::switch::list::unknown(unknown, &known)));
     }
     is_any_measured(&suites, wish)?;
     is_any_of_trials(&suites, wish)?;

@@ -86,8 +86,9 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
     let mut switches: Vec<String> = grid.switches.iter().map(|s| s.to_string()).collect();
     if !wanted.switches.is_empty() {
         switches.retain(|s| wanted.switches.contains(s));
-        // Versions of ours take part wherever ours does.
-        switches.extend(wanted.switches.iter().filter(|s| s.starts_with("crosspoint@")).cloned());
+        // Versions of ours take part wherever ours does, as its default: not beside other forms of it.
+        let versions = wanted.switches.iter().filter(|s| s.starts_with("crosspoint@"));
+        switches.extend(versions.filter(|_| grid.switches.contains(&"crosspoint")).cloned());
     }
     let own = grid.traffic[..some(grid.traffic.len())].iter().map(|text| text.parse());
     // A test parses each suite's patterns.
@@ -503,6 +504,23 @@ mod tests {
             .iter()
             .filter_map(|s| if let crate::suite::Step::Grid(g) = s { Some(g) } else { None });
         grids.flat_map(|grid| loads(grid, mode, wanted)).collect()
+    }
+
+    #[test]
+    fn another_version_takes_part_where_the_default_form_of_ours_does() {
+        let wanted = Wanted { switches: vec!["crosspoint@/x".into()], ..Wanted::default() };
+        for suite in crate::suite::list::suites() {
+            for step in suite.steps {
+                let crate::suite::Step::Grid(grid) = step else { continue };
+                let has =
+                    loads(grid, Mode::Quick, &wanted).iter().all(|load| load.switches == wanted.switches);
+                assert_eq!(has, grid.switches.contains(&"crosspoint"), "{}.{}", suite.name, step.name());
+                let has_switch = |name: &&str| topology::find(name).is_some_and(Topology::has_switch);
+                let is_possible = has || !grid.topologies.iter().any(has_switch);
+                assert_eq!(step.measures(&wanted.switches), is_possible, "{}.{}", suite.name, step.name());
+            }
+        }
+        assert!(loads_of("rss-skew", Mode::Quick, &wanted)[0].switches.is_empty());
     }
 
     #[test]

@@ -140,12 +140,13 @@ impl Step {
         }
     }
 
-    /// Whether it can have a point of one of these switches. Versions of ours take part everywhere, and a
-    /// step without a switch has its point whatever is named.
+    /// Whether it can have a point of one of these switches. Versions of ours take part wherever ours does,
+    /// and a step without a switch has its point whatever is named.
     pub fn measures(&self, switches: &[String]) -> bool {
         let has = |names: &[&str]| {
-            let is_ours = |s: &String| s.starts_with("crosspoint@");
-            switches.iter().any(|s| is_ours(s) || names.contains(&s.as_str()))
+            let name =
+                |s: &String| if s.starts_with("crosspoint@") { "crosspoint".into() } else { s.clone() };
+            switches.iter().map(name).any(|s| names.contains(&s.as_str()))
         };
         match self {
             Step::Builds(_) => has(&["crosspoint"]),

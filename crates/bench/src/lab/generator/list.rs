@@ -23,7 +23,10 @@ pub fn find(name: &str) -> Result<Box<dyn Generator>, String> {
         "builtin-xdp" => Box::new(Builtin { name: "builtin-xdp", driver: "xdp", burst: BURST }),
         "testpmd-flowgen" => Box::new(Testpmd { name: "testpmd-flowgen", mode: Mode::Flowgen }),
         "testpmd-txonly" => Box::new(Testpmd { name: "testpmd-txonly", mode: Mode::Txonly }),
-        _ => return Err(format!("unknown generator {name}; known: {}, trex@HOST:PORT", NAMES.join(", "))),
+        _ => {
+            let (known, hint) = (NAMES.join(", "), base::suggest::hint(name, NAMES));
+            return Err(format!("unknown generator {name}; known: {known}, trex@HOST:PORT{hint}"));
+        }
     })
 }
 
@@ -37,5 +40,6 @@ mod tests {
             assert_eq!(find(name).unwrap().name(), *name);
         }
         assert!(find("abacus").is_err() && find("trex@nowhere").is_err());
+        assert!(find("bulitin").err().unwrap().ends_with(", trex@HOST:PORT (did you mean 'builtin'?)"));
     }
 }

@@ -38,7 +38,7 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
     if let Some(path) = name.strip_prefix("crosspoint@") {
         return match is_program(path) {
             true => Ok(Box::new(Crosspoint::other(path))),
-            false => Err(format!("{name}: {path} is no program")),
+            false => Err(format!("{name}: {path} is no program: give the path of a version of crosspoint")),
         };
     }
     Ok(match name {
@@ -64,8 +64,14 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
         "testpmd-mac" => Box::new(Testpmd { name: "testpmd-mac", mode: "mac" }),
         "testpmd-macswap" => Box::new(Testpmd { name: "testpmd-macswap", mode: "macswap" }),
         "vpp" => Box::new(Vpp),
-        _ => return Err(format!("unknown switch {name}; known: {}, crosspoint@PATH", NAMES.join(", "))),
+        _ => return Err(unknown(name, NAMES)),
     })
+}
+
+/// What is wrong with a name that is none of these.
+pub fn unknown(name: &str, known: &[&str]) -> String {
+    let hint = base::suggest::hint(name, known);
+    format!("unknown switch {name}; known: {}, crosspoint@PATH{hint}", known.join(", "))
 }
 
 /// The switch that a stored result names: a measurement leaves out the mode (`testpmd`). `None` for another
@@ -102,6 +108,12 @@ mod tests {
         for name in NAMES {
             assert_eq!(find(name).unwrap().name(), *name);
         }
-        assert!(find("abacus").is_err() && find("crosspoint@/nonexistent").is_err());
+        assert!(find("abacus").is_err());
+        let refused = |name: &str| find(name).err().unwrap();
+        assert!(refused("ovs-dpkd").ends_with(", crosspoint@PATH (did you mean 'ovs-dpdk'?)"));
+        assert!(
+            refused("crosspoint@/nonexistent")
+                .ends_with("is no program: give the path of a version of crosspoint")
+        );
     }
 }
