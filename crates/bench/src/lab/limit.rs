@@ -13,6 +13,10 @@ const LATENCY_WAITED_MAX: f64 = 0.01;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
+/// The generator that sent too little, and what is added where it has no processor of its own.
+const SENDER: &str = "the generator";
+const SHARES: &str = ", which shares the processors";
+
 /// The generator, if it was the limit: it sent less than it should, or as much as it could with little loss.
 /// Where it plays a guest, frames that found its ring full are the switch's, which had not taken those
 /// before. It `is_alone` if it has a processor of its own.
@@ -29,8 +33,13 @@ pub fn of_generator(load: &Load, sent: &Sent, is_alone: bool) -> Option<String> 
         tried_pps > 0.0 && (tried_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
     });
     let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < UNPACED_LOSS_MIN);
-    let shares = if is_alone { "" } else { ", which shares the processors" };
-    is_limit.then(|| format!("the generator{shares}"))
+    let shares = if is_alone { "" } else { SHARES };
+    is_limit.then(|| format!("{SENDER}{shares}"))
+}
+
+/// Whether a limit is the one that [`of_generator`] names.
+pub fn is_sender(limit: &str) -> bool {
+    limit.strip_prefix(SENDER).is_some_and(|more| more.is_empty() || more == SHARES)
 }
 
 /// What limited the load, if not the switch: the generator; a guest, if most of the lost packets found its
@@ -103,6 +112,7 @@ mod tests {
             assert_eq!(of_generator(&load(rate), &sent("vm0", 40_000), true), None);
             let late = of_generator(&load(rate), &sent("vm0", 30_000), true);
             assert_eq!(late.as_deref(), Some("the generator"));
+            assert!(late.is_some_and(|late| is_sender(&late)) && !is_sender(RECEIVING_SIDE));
             // The device of an interface is the generator's.
             assert!(of_generator(&load(rate), &sent("e0", 40_000), true).is_some());
         }
@@ -150,6 +160,7 @@ mod tests {
         let topology = crate::lab::topology::find("P2P").unwrap();
         assert_eq!(limit(&load(None), &sent(&[]), topology, 0.0, true).as_deref(), Some("the generator"));
         // The generator comes first: without loss nothing else can be the limit.
-        assert!(of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap().starts_with("the generator, which"));
+        let sender = of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap();
+        assert!(sender.starts_with("the generator, which") && is_sender(&sender), "{sender}");
     }
 }

@@ -1,10 +1,11 @@
 //! The longest burst of back-to-back frames that is forwarded without loss, by halving, and the time for
 //! which it was buffered (RFC 9004, section 6). Each turn is one search: as many turns are the repetitions
-//! whose average the RFC asks for.
+//! whose average the RFC asks for. The buffer time takes the switch's own throughput, so there is none where
+//! another part limited that.
 
 use super::mlr::highest;
 use super::rfc2544::{halve, lossless};
-use super::{Outcome, Times, Trial};
+use super::{Outcome, Times, Trial, of_loss, offer_in_time};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::result::Better;
@@ -35,27 +36,36 @@ impl Trial for BackToBack {
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
-        let mut is_cut = false;
+        let mut limit = None;
         for _ in 0..times.turns {
-            let (top, _) = highest(bed, load, times.seconds)?;
+            let mut of_burst = None;
+            let (top, of_top) = highest(bed, load, times.seconds)?;
             let steady = Load { seconds: times.seconds, ..load.clone() };
-            let (throughput, ..) = lossless(bed, &steady, top)?;
-            let (longest, last) = halve(BURST_MAX, 1.0, |frames| {
+            let (throughput, _, of_search) = lossless(bed, &steady, top)?;
+            let throughput = of_search.or(of_top).is_none().then_some(throughput);
+            let (longest, last) = halve(BURST_MAX, BURST_MAX, 1.0, |frames| {
                 // Longer than any burst takes.
                 let burst =
                     Load { burst: Some(frames.max(1.0) as u64), rate: None, seconds: 10.0, ..load.clone() };
-                let offered = bed.offer(&burst)?;
-                Ok((offered.sent.account.lost() == 0, offered))
+                let offered = offer_in_time(bed, &burst)?;
+                let is_good = offered.sent.account.lost() == 0;
+                // The last bad try is of the burst that is just longer.
+                if !is_good {
+                    of_burst = of_loss(&offered, 0.0);
+                }
+                Ok((is_good, offered))
             })?;
             outcome.push("burst_frames", "frames", Better::Higher, longest);
-            if let Some(buffer_us) = buffer_us(longest, last.sent.sent_pps, throughput) {
+            let buffer_us = throughput.and_then(|pps| buffer_us(longest, last.sent.sent_pps, pps));
+            if let Some(buffer_us) = buffer_us {
                 outcome.push(BUFFER, "us", Better::Neither, buffer_us);
             }
-            is_cut |= longest >= BURST_MAX;
+            let of_burst = if longest >= BURST_MAX { Some(LONGEST.into()) } else { of_burst };
+            limit = limit.or(of_burst);
             outcome.turn(&last);
         }
         // A burst comes as fast as the generator can send it, which is what is asked for.
-        outcome.limit = is_cut.then(|| LONGEST.into());
+        outcome.limit = limit;
         Ok(outcome)
     }
 }

@@ -50,11 +50,11 @@ impl Trial for Latency {
         };
         let (top, limit) = highest(bed, load, times.seconds)?;
         let searched = Load { seconds: times.seconds, ..load.clone() };
-        let (found, _, late) = lossless(bed, &searched, top)?;
+        let (found, _, of_search) = lossless(bed, &searched, top)?;
         // If every rate lost something, the shares refer to the rate that was received.
         let full = if found > 0.0 { found } else { top / 1.1 };
         // Of which the switch may forward more.
-        match late.or(limit) {
+        match of_search.or(limit) {
             None => outcome.push("lossless_pps", "1/s", Better::Higher, found),
             Some(_) => outcome.push("lossless_at_least_pps", "1/s", Better::Neither, found),
         }

@@ -96,6 +96,14 @@ fn offer_in_time(bed: &mut Bed, load: &Load) -> Result<Offered, String> {
     Ok(offered)
 }
 
+/// What was the limit of a try that lost more than is allowed, if not the switch.
+fn of_loss(offered: &Offered, allowed: f64) -> Option<String> {
+    match is_late(&offered.sent, allowed) {
+        true => Some(LATE.into()),
+        false => offered.limit.clone(),
+    }
+}
+
 /// Whether more than the allowed share was lost, but only since the generator did not send in time. What a
 /// device refused does not count: a switch behind it that has no room is a reason to refuse.
 fn is_late(sent: &Sent, allowed: f64) -> bool {

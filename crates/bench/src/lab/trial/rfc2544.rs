@@ -1,7 +1,7 @@
 //! The highest rate at which nothing is lost, by halving (RFC 2544, section 26.1).
 
-use super::mlr::{LEAST, WIDTH, highest};
-use super::{LATE, LOSSLESS, Outcome, Times, Trial, is_late, offer_in_time};
+use super::mlr::{HIGHEST, LEAST, RAISED_MAX, WIDTH, highest};
+use super::{LOSSLESS, Outcome, Times, Trial, of_loss, offer_in_time};
 use crate::lab::bed::{Bed, Offered};
 use crate::lab::generator::Load;
 use crate::result::Better;
@@ -28,45 +28,56 @@ impl Trial for Rfc2544 {
         for _ in 0..times.turns {
             let (top, limit) = highest(bed, load, times.seconds)?;
             let load = Load { seconds: times.seconds, ..load.clone() };
-            let (low, last, late) = lossless(bed, &load, top)?;
+            let (low, last, of_search) = lossless(bed, &load, top)?;
             outcome.push("lossless_pps", "1/s", Better::Higher, low);
             let before = outcome.limit.take();
             // The last turn without loss; if there was none, one that shows the loss.
             outcome.turn(&last);
-            outcome.limit = before.or(late).or(limit);
+            outcome.limit = before.or(of_search).or(limit);
         }
         Ok(outcome)
     }
 }
 
-/// The highest rate below `top` at which nothing is lost, a load that shows it, and what was the limit if not
-/// the switch.
+/// The highest rate at which nothing is lost, a load that shows it, and what was the limit if not the switch.
+/// The search starts at `top`.
 pub fn lossless(bed: &mut Bed, load: &Load, top: f64) -> Result<(f64, Offered, Option<String>), String> {
-    let mut late = None;
-    let (low, last) = halve(top, LEAST * top, |rate| {
+    let (mut limit, most) = (None, top * RAISED_MAX);
+    let (low, last) = halve(top, most, LEAST * top, |rate| {
         let offered = offer_in_time(bed, &Load { rate: Some(rate.max(1.0) as u64), ..load.clone() })?;
         let is_good = offered.sent.account.lost() == 0;
         // The last bad try is the one just above the rate that is found.
         if !is_good {
-            late = is_late(&offered.sent, 0.0).then(|| LATE.to_string());
+            limit = of_loss(&offered, 0.0);
         }
         Ok((is_good, offered))
     })?;
-    Ok((low, last, late))
+    Ok((low, last, if low >= most { Some(HIGHEST.into()) } else { limit }))
 }
 
-/// The highest rate that `try_rate` calls good below `top`, with what the last good try gave (or the last try
-/// at all). An interval of `least` is not halved again.
+/// The highest rate that `try_rate` calls good, with what the last good try gave (or the last try at all). It
+/// starts at `top`, which it doubles up to `most` while that is good. An interval of `least` is not halved
+/// again.
 pub fn halve<T>(
     top: f64,
+    most: f64,
     least: f64,
     mut try_rate: impl FnMut(f64) -> Result<(bool, T), String>,
 ) -> Result<(f64, T), String> {
-    let (is_good, first) = try_rate(top)?;
-    if is_good {
-        return Ok((top, first));
+    let (mut is_good, mut best) = try_rate(top)?;
+    let (mut low, mut high, mut found) = (0.0, top, is_good);
+    while is_good {
+        low = high;
+        if high >= most {
+            return Ok((low, best));
+        }
+        high = (high * 2.0).min(most);
+        let result;
+        (is_good, result) = try_rate(high)?;
+        if is_good {
+            best = result;
+        }
     }
-    let (mut low, mut high, mut best, mut found) = (0.0, top, first, false);
     while high - low > least.max(WIDTH * high) {
         let middle = (low + high) / 2.0;
         let (is_good, result) = try_rate(middle)?;
@@ -88,12 +99,16 @@ mod tests {
 
     #[test]
     fn halving_ends_just_below_the_rate_that_loses() {
-        let (rate, at) = halve(1000.0, 20.0, |rate| Ok((rate <= 613.0, rate))).unwrap();
-        assert!((593.0..=613.0).contains(&rate) && at == rate, "{rate}");
-        assert_eq!(halve(1000.0, 20.0, |rate| Ok((true, rate))).unwrap().0, 1000.0);
-        assert_eq!(halve(1000.0, 20.0, |rate| Ok((false, rate))).unwrap().0, 0.0);
-        // A burst is a number of frames, which may be far below the longest.
-        let (frames, _) = halve(65_536.0, 1.0, |frames| Ok((frames <= 512.0, frames))).unwrap();
-        assert!((502.0..=512.0).contains(&frames), "{frames}");
+        let found = |capacity: f64| halve(1000.0, 4000.0, 1.0, |rate| Ok((rate <= capacity, rate))).unwrap();
+        // Also above the rate at which it starts.
+        for capacity in [613.0, 1_320.0, 2_000.0, 3_999.0] {
+            let (rate, at) = found(capacity);
+            assert!((capacity * 0.97..=capacity).contains(&rate) && at == rate, "{capacity}: {rate}");
+        }
+        assert_eq!((found(5_000.0), found(0.0).0), ((4000.0, 4000.0), 0.0));
+        // A burst is a number of frames, which may be far below the longest, and is never above it.
+        let burst = |longest: f64| halve(65_536.0, 65_536.0, 1.0, |n| Ok((n <= longest, n))).unwrap().0;
+        assert!((502.0..=512.0).contains(&burst(512.0)), "{}", burst(512.0));
+        assert_eq!(burst(1e6), 65_536.0);
     }
 }
