@@ -251,7 +251,7 @@ impl Load {
         if let Err(why) = &pages {
             measured.notes.push(format!("no huge pages for any switch: {why}"));
         }
-        let times = times(mode);
+        let times = trial.times(times(mode));
         let times = Times { turns: self.turns.unwrap_or(times.turns), ..times };
         for turn in 0..times.turns {
             for (name, switch, outcome, point) in &mut points {

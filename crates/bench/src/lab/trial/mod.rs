@@ -64,6 +64,11 @@ pub trait Trial: Sync {
         false
     }
 
+    /// How long and how often it runs where others take the usual times.
+    fn times(&self, usual: Times) -> Times {
+        usual
+    }
+
     /// Its own figures by which switches are judged, the one that matters most first; [`JUDGED`] has those
     /// that every trial with [`Outcome::turn`] and [`Outcome::latency`] has.
     fn judged(&self) -> Vec<Judged> {

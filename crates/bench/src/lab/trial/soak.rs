@@ -1,11 +1,11 @@
-//! Soak: a fixed rate in windows, each as long as a turn of other trials, and whether cost, latency or memory
-//! drift over them. Without a rate, half of what comes through is offered.
+//! Soak: a fixed rate in windows of minutes, and whether cost, latency or memory drift over them. Without a
+//! rate, half of what comes through is offered.
 //!
 //! A figure drifts if the 95 % confidence interval of its rise from first to last window excludes 0 and the
 //! rise is more than 1 %. It does not if the interval excludes a rise or fall of more than 5 %; windows that
 //! vary more tell neither. The interval is that of the slope of a straight line through the windows, by
 //! Student's t: what the windows scatter about the line is its noise. Of several turns, each from a start of
-//! its own, the medians of rise and interval count.
+//! its own, the medians of rise and interval count. That nothing drifts is said of ten minutes at least.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
@@ -17,6 +17,13 @@ use std::collections::BTreeMap;
 
 /// Windows of a trial.
 const WINDOWS: usize = 5;
+/// Their lengths in seconds, and those of other trials' turns from which they are for a soak of ten minutes,
+/// and for one of two hours. Shorter ones only show that all runs.
+const WINDOW_S: [(f64, f64); 2] = [(10.0, 1440.0), (1.0, 120.0)];
+/// A soak that is shorter says nothing about what does not drift.
+const SOAK_MIN_S: f64 = 600.0;
+/// The figure that says how long it was.
+pub const LENGTH: &str = "soak_s";
 /// A smaller rise is none, as a ratio to the mean.
 const RISE_MIN: f64 = 0.01;
 /// It does not drift if the interval excludes a greater rise or fall.
@@ -30,6 +37,12 @@ pub struct Soak;
 impl Trial for Soak {
     fn name(&self) -> &'static str {
         "soak"
+    }
+
+    /// One turn: it has windows of its own.
+    fn times(&self, usual: Times) -> Times {
+        let window = WINDOW_S.into_iter().find(|(least, _)| usual.seconds >= *least);
+        window.map_or(usual, |(_, seconds)| Times { turns: 1, seconds })
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
@@ -55,6 +68,7 @@ impl Trial for Soak {
             metric.values = vec![metric.median()];
         }
         outcome.add(windows);
+        outcome.push(LENGTH, "s", Better::Neither, WINDOWS as f64 * times.seconds);
         for (name, values) in &series {
             if let Some(drift) = drift(values) {
                 outcome.push(&format!("drift_{name}_ratio"), "ratio", Better::Lower, drift.rise);
@@ -65,22 +79,33 @@ impl Trial for Soak {
     }
 
     fn verdicts(&self, metrics: &BTreeMap<String, Metric>) -> Vec<(bool, String)> {
+        let seconds = metrics.get(LENGTH).map_or(0.0, Metric::median);
         let of = |name: &str| {
             let rise = metrics.get(&format!("drift_{name}_ratio"))?.median();
             let noise = metrics.get(&format!("drift_{name}_noise_ratio"))?.median();
             let drift = Drift { rise, noise };
             let says = match drift {
                 _ if drift.is_shown() => "drifts",
-                _ if drift.is_bounded() => "does not drift",
+                _ if drift.is_bounded() && seconds >= SOAK_MIN_S => "does not drift",
+                _ if drift.is_bounded() => "does not drift yet, which so short a time does not settle",
                 _ => "may drift or not",
             };
             let (rise, noise) = (rise * 100.0, noise * 100.0);
             Some((
                 drift.is_shown(),
-                format!("{name} {says}: {rise:+.1} % ± {noise:.1} % over {WINDOWS} windows"),
+                format!("{name} {says}: {rise:+.1} % ± {noise:.1} % over {}", length(seconds)),
             ))
         };
         SERIES.into_iter().filter_map(of).collect()
+    }
+}
+
+/// How long the windows were together, for readers.
+fn length(seconds: f64) -> String {
+    match seconds {
+        s if s >= 7200.0 => format!("{:.1} h", s / 3600.0),
+        s if s >= 60.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{s:.1} s"),
     }
 }
 
@@ -146,19 +171,40 @@ mod tests {
             ("drift_latency_noise_ratio", metric(&[0.03, 0.02, 0.5])),
             ("drift_memory_ratio", metric(&[0.004])),
             ("drift_memory_noise_ratio", metric(&[0.0])),
+            ("soak_s", metric(&[600.0])),
             // A run of before there was a bound.
             ("drift_cycles_ratio", metric(&[0.4])),
         ];
         let metrics = metrics.map(|(name, metric)| (name.to_string(), metric)).into();
         let said = Soak.verdicts(&metrics);
-        let latency = "latency drifts: +12.0 % ± 3.0 % over 5 windows";
-        let memory = "memory does not drift: +0.4 % ± 0.0 % over 5 windows";
+        let latency = "latency drifts: +12.0 % ± 3.0 % over 10 min";
+        let memory = "memory does not drift: +0.4 % ± 0.0 % over 10 min";
         assert_eq!(said, [(true, latency.to_string()), (false, memory.to_string())]);
         // Noise hides any drift, and is none of its absence.
         let metrics =
             [("drift_cycles_ratio", metric(&[-0.599])), ("drift_cycles_noise_ratio", metric(&[1.885]))];
-        let said = Soak.verdicts(&metrics.map(|(name, metric)| (name.to_string(), metric)).into());
-        let cycles = "cycles may drift or not: -59.9 % ± 188.5 % over 5 windows";
+        let metrics = metrics.into_iter().chain([("soak_s", metric(&[7200.0]))]);
+        let said = Soak.verdicts(&metrics.map(|(name, metric)| (name.to_string(), metric)).collect());
+        let cycles = "cycles may drift or not: -59.9 % ± 188.5 % over 2.0 h";
         assert_eq!(said, [(false, cycles.to_string())]);
+    }
+
+    #[test]
+    fn a_soak_takes_ten_minutes_or_hours_and_a_shorter_one_does_not_say_that_nothing_drifts() {
+        let of = |turns, seconds| {
+            let Times { turns, seconds } = Soak.times(Times { turns, seconds });
+            (turns, seconds * WINDOWS as f64)
+        };
+        assert_eq!([of(1, 0.3), of(5, 2.0), of(5, 60.0)], [(1, 1.5), (1, 600.0), (1, 7200.0)]);
+        let said = |seconds: f64| {
+            let metric = |value| Metric::new("", Better::Neither, vec![value]);
+            let metrics =
+                [("drift_memory_ratio", 0.005), ("drift_memory_noise_ratio", 0.0), ("soak_s", seconds)];
+            Soak.verdicts(&metrics.map(|(name, value)| (name.to_string(), metric(value))).into()).remove(0).1
+        };
+        assert!(said(600.0).starts_with("memory does not drift: +0.5 %"), "{}", said(600.0));
+        let short =
+            "memory does not drift yet, which so short a time does not settle: +0.5 % ± 0.0 % over 10.0 s";
+        assert_eq!(said(10.0), short);
     }
 }
