@@ -15,6 +15,9 @@ const QUEUE_FULL: &str = "receive queue full";
 pub const RECEIVING_SIDE: &str =
     "the generator's receiving side, whose queue was full when most of the lost frames came back";
 
+/// The counter of what nobody counted since whoever would have was restarted. It takes the whole rest.
+pub const UNCOUNTED: &str = "while nobody forwarded, counted nowhere";
+
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -48,10 +51,16 @@ impl Account {
         self.lost() as f64 / (self.offered * self.copies.max(1)).max(1) as f64
     }
 
-    /// Lost packets that no counter explains.
+    /// Lost packets that no counter explains; below 0, those that came or were counted beyond the offered ones.
     pub fn unexplained(&self) -> i64 {
         let counted = self.dropped.values().sum::<u64>() + self.not_sent * self.copies.max(1);
-        self.lost() as i64 - counted as i64
+        let owed = self.offered * self.copies.max(1);
+        owed as i64 - self.received as i64 - counted as i64
+    }
+
+    /// Whether every loss was counted by somebody. One with [`UNCOUNTED`] losses adds up whatever was lost.
+    pub fn is_checked(&self) -> bool {
+        !self.dropped.contains_key(UNCOUNTED)
     }
 
     /// Notes frames that came back to the generator at this interface and found no room.
@@ -92,6 +101,8 @@ impl Account {
         }
         if !self.adds_up() {
             text += &format!("; DOES NOT ADD UP by {}", self.unexplained());
+        } else if !self.is_checked() {
+            text += "; not checked";
         }
         text
     }
@@ -110,6 +121,25 @@ mod tests {
         assert!(account.adds_up() && (account.loss() - 0.15).abs() < 1e-9, "{}", account.text());
         account.duplicated = 1;
         assert!(!account.adds_up());
+    }
+
+    #[test]
+    fn what_came_beyond_the_offered_packets_does_not_add_up() {
+        let account = Account { offered: 1_000, received: 1_200, copies: 1, ..Account::default() };
+        assert_eq!((account.unexplained(), account.lost(), account.adds_up()), (-200, 0, false));
+        assert!(account.text().ends_with("DOES NOT ADD UP by -200"), "{}", account.text());
+        // Nor where losses are counted that nobody had.
+        let mut account = Account { received: 1_000, ..account };
+        assert!(account.adds_up() && account.is_checked());
+        account.dropped.insert("switch: tx_full".into(), 50);
+        assert_eq!((account.unexplained(), account.adds_up()), (-50, false));
+    }
+
+    #[test]
+    fn a_rest_that_nobody_could_count_is_not_checked() {
+        let mut account = Account { offered: 1_000, received: 900, copies: 1, ..Account::default() };
+        account.dropped.insert(UNCOUNTED.into(), 100);
+        assert!(account.adds_up() && !account.is_checked() && account.text().ends_with("; not checked"));
     }
 
     #[test]

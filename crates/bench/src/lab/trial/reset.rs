@@ -7,6 +7,7 @@ use super::{Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Upset, Upsetting};
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::account::UNCOUNTED;
 use crate::result::judged::{Judged, Question};
 
 /// Frames per second if the load gives no rate: enough to resolve a millisecond.
@@ -67,7 +68,7 @@ impl Trial for Reset {
             // on must tell.
             if self.upset.ends_counters() {
                 let rest = u64::try_from(outcome.account.unexplained()).unwrap_or(0);
-                outcome.account.dropped.insert("while nobody forwarded, counted nowhere".into(), rest);
+                outcome.account.dropped.insert(UNCOUNTED.into(), rest);
             }
         }
         Ok(outcome)
