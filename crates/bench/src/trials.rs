@@ -245,7 +245,9 @@ impl Load {
             measured.notes.push(why);
         }
         let cautions = points.iter().filter_map(|(_, switch, ..)| switch.as_deref()?.caution());
-        measured.notes.extend(cautions.map(str::to_string));
+        let generator = generator::list::find(&self.generator).ok();
+        let of_generator = generator.and_then(|generator| generator.caution());
+        measured.notes.extend(cautions.chain(of_generator).map(str::to_string));
         // For all switches alike, whichever of them takes some.
         let pages = HugePages::provide();
         if let Err(why) = &pages {
@@ -338,7 +340,12 @@ impl Load {
         let generator = generator::list::find(&self.generator).ok();
         let is_foreign = generator.as_ref().is_some_and(|generator| !generator.sends_pattern());
         let is_paced = self.rate > 0 || trial.sets_rates();
-        let of_generator = generator.and_then(|generator| generator.refuses_topology(topology, is_paced));
+        let offer = self.offer(0.0);
+        let of_generator = generator.and_then(|generator| {
+            generator
+                .refuses_topology(topology, is_paced)
+                .or_else(|| generator.refuses_flows(&offer, topology))
+        });
         let ask = Ask { topology, vnic, pattern: &self.pattern, is_foreign, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
         for name in names {
@@ -397,14 +404,18 @@ impl Load {
             workers: self.workers,
         };
         let mut bed = Bed::start(parts)?;
-        let rate = Some(self.rate).filter(|rate| *rate > 0);
-        let pattern = self.pattern.clone();
-        let load = Offer { size: self.size, flows: self.flows, rate, seconds, burst: None, pattern };
+        let load = self.offer(seconds);
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
         outcome.add(Outcome { watched: bed.watched(), ..new });
         point.conditions = bed.conditions().clone();
         point.identity = bed.identity();
         Ok(())
+    }
+
+    fn offer(&self, seconds: f64) -> Offer {
+        let rate = Some(self.rate).filter(|rate| *rate > 0);
+        let pattern = self.pattern.clone();
+        Offer { size: self.size, flows: self.flows, rate, seconds, burst: None, pattern }
     }
 
     fn mtu(&self) -> u16 {
@@ -595,6 +606,11 @@ mod tests {
         let at_a_rate = "crosspoint was not measured with P2P: dpdk-testpmd cannot be held to a rate";
         assert_eq!(refused("traffic", "P2P"), at_a_rate);
         assert!(refused("forwarding-table", "PV").contains("at one network interface only"));
+        let one = Wanted { generator: Some("testpmd-txonly".into()), ..Wanted::default() };
+        let load = loads_of("packet-size", Mode::Quick, &one).remove(0);
+        let trial = trial::list::find(load.trial).unwrap();
+        let why = load.candidates(topology::find("P2P").unwrap(), trial).1.remove(0);
+        assert!(why.contains("testpmd-txonly sends one flow, not 100"), "{why}");
     }
 
     #[test]

@@ -59,6 +59,17 @@ fn every_kind_of_traffic_comes_back_and_is_accounted_for() {
     }
 }
 
+#[test]
+fn the_generator_sends_and_receives_by_af_xdp_too() {
+    let points = points_of(&["traffic", "--switch", "crosspoint", "--generator", "builtin-xdp"]);
+    assert_eq!(points.len(), 1, "{points:?}");
+    let point = &points[0];
+    assert_eq!(point["conditions"]["generator"], "builtin-xdp", "{point}");
+    assert!(point["account"]["received"].as_u64().unwrap() > 5_000, "{point}");
+    assert!(point["account"]["foreign"] == 0 && point["account"]["duplicated"] == 0, "{point}");
+    assert_adds_up(point);
+}
+
 /// What testpmd drops it tells at its prompt alone, be it the guest or the switch.
 #[test]
 fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {

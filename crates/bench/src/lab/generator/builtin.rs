@@ -2,7 +2,8 @@
 
 use super::{Generator, Load, Offering, Place, Stage};
 use crate::daemon::in_namespace;
-use crate::lab::traffic::{Request, Sent, serve};
+use crate::lab::topology::Topology;
+use crate::lab::traffic::{Request, Sent, frames};
 use crate::process::{Process, wait_for};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -22,8 +23,12 @@ impl Generator for Builtin {
         self.name
     }
 
-    fn refuses(&self, load: &Load, _stage: &Stage) -> Option<String> {
-        serve::check(&load.pattern, load.size, load.flows).err()
+    fn refuses_flows(&self, load: &Load, topology: &Topology) -> Option<String> {
+        frames::check(&load.pattern, load.size, load.flows, topology.sources.len()).err()
+    }
+
+    fn refuses(&self, load: &Load, stage: &Stage) -> Option<String> {
+        frames::check(&load.pattern, load.size, load.flows, stage.sources.len()).err()
     }
 
     fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String> {

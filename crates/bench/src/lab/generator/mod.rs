@@ -72,6 +72,16 @@ pub trait Generator {
         None
     }
 
+    /// Why it cannot send these flows in this topology, before anything is started.
+    fn refuses_flows(&self, _load: &Load, _topology: &Topology) -> Option<String> {
+        None
+    }
+
+    /// What to know about its figures.
+    fn caution(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why it cannot offer this load on this stage, if it cannot.
     fn refuses(&self, load: &Load, stage: &Stage) -> Option<String>;
 

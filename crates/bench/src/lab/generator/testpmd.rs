@@ -53,6 +53,11 @@ impl Generator for Testpmd {
             .then(|| "dpdk-testpmd is a generator at one network interface only".into())
     }
 
+    fn refuses_flows(&self, load: &Load, _topology: &Topology) -> Option<String> {
+        (self.mode == Mode::Txonly && load.flows > 1)
+            .then(|| format!("{} sends one flow, not {}", self.name, load.flows))
+    }
+
     fn refuses(&self, load: &Load, _stage: &Stage) -> Option<String> {
         if load.rate.is_some() || load.burst.is_some() {
             return Some("dpdk-testpmd cannot be held to a rate".into());

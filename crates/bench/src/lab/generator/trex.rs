@@ -15,6 +15,8 @@ use crate::measure::frames::addresses;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
+/// What the error begins with where there is no server.
+pub const UNREACHABLE: &str = "no TRex server answers at ";
 /// Version of the interface that is asked for.
 const API: (u32, u32) = (5, 1);
 /// The prefix of a compressed TRex message.
@@ -66,12 +68,22 @@ impl Generator for Trex {
                 "the adapter for TRex sends UDP over IPv4 with addresses that vary, not {pattern}"
             ));
         }
+        None
+    }
+
+    fn refuses_flows(&self, load: &Load, _topology: &Topology) -> Option<String> {
         (load.flows > FLOWS_MAX).then(|| format!("the adapter for TRex sends at most {FLOWS_MAX} flows"))
+    }
+
+    fn caution(&self) -> Option<&'static str> {
+        Some(
+            "trex is driven as its documentation says, which has been tried with a stand-in alone: check its figures",
+        )
     }
 
     fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String> {
         let requester = Requester::connect(&self.address)
-            .map_err(|why| format!("no TRex server answers at {why}; start it with `t-rex-64 -i`"))?;
+            .map_err(|why| format!("{UNREACHABLE}{why}; start it with `t-rex-64 -i`"))?;
         let mut server = Server { requester, id: 0, api: String::new() };
         let (major, minor) = API;
         let synced = server.call("api_sync_v2", json!({ "name": "STL", "major": major, "minor": minor }))?;

@@ -4,8 +4,10 @@
 //! open across all turns of a trial: a guest that it plays need not reconnect.
 
 pub mod ends;
+pub mod frames;
 pub mod pattern;
 pub mod receive;
+pub mod schedule;
 pub mod serve;
 
 use crate::lab::meter::Used;

@@ -195,7 +195,7 @@ impl Pattern {
         };
         frame = match self.protocol {
             Protocol::TcpSyn => frame.tcp(src_port, dst_port).tcp_flags(wire::tcp::TcpFlags::SYN),
-            // UDP over IPv6 requires a checksum; it is that of a payload of zeros, which no switch examines.
+            // UDP over IPv6 requires a checksum. It is that of a payload of zeros until there is a stamp.
             _ if self.ipv6 => frame.udp(src_port, dst_port),
             _ => frame.udp(src_port, dst_port).udp_checksum_zero(),
         };
@@ -208,6 +208,16 @@ impl Pattern {
             ));
         }
         frame.frame_len(len).build().map_err(|e| format!("{self}: {e}"))
+    }
+
+    /// Where frames have a checksum that covers the payload, if they have one.
+    pub fn checksum_at(&self) -> Option<usize> {
+        let transport = 14 + if self.vlan { 4 } else { 0 } + if self.ipv6 { 40 } else { 20 };
+        match self.protocol {
+            Protocol::Pcap(_) => None,
+            Protocol::TcpSyn => Some(transport + 16),
+            Protocol::Udp | Protocol::Imix => self.ipv6.then_some(transport + 6),
+        }
     }
 
     /// Frames of the capture, each of which is a flow; `None` where there is none.

@@ -1,7 +1,7 @@
 //! Received frames: sorted by the generator's mark, flow and number into frames in order, late ones,
 //! duplicates and foreign ones; frames of a capture, which have no room for a number, by their bytes.
 //!
-//! A frame's last [`STAMP`] bytes are a mark (16 bits), the trial (16), the direction (1), the flow (23), the
+//! A frame's last [`STAMP`] bytes are a mark (16 bits), the trial (16), the source (4), the flow (20), the
 //! frame's number within its flow (32) and the time at which it was due, in nanoseconds from the start (48).
 //! Latency counts from that time, not from when the frame was sent: a generator or a switch that is held up
 //! does not hide the wait (no coordinated omission).
@@ -13,8 +13,10 @@ use hdrhistogram::Histogram;
 use std::collections::HashMap;
 
 const MARK: u16 = 0x5870;
-/// In the flow's place: the frame goes the other way.
-const BACK: u32 = 1 << 23;
+/// Bits of the flow; the source is above them.
+const FLOW_BITS: u32 = 20;
+/// As many as a stamp can tell apart.
+pub const SOURCES_MAX: usize = 1 << (24 - FLOW_BITS);
 /// Beginnings that are kept of each end: traffic slower than [`SILENCE`] would have one for each frame.
 const BEGINNINGS_MAX: usize = 10_000;
 /// Words of 64 frames that are remembered at each end, of all flows together, and of one flow at most.
@@ -24,8 +26,8 @@ const WORDS_OF_FLOW_MAX: usize = 1 << 10;
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Writes a frame's stamp.
-pub fn stamp(frame: &mut [u8], trial: u16, (flow, is_back): (u32, bool), number: u32, due_ns: u64) {
-    let flow = if is_back { flow | BACK } else { flow };
+pub fn stamp(frame: &mut [u8], trial: u16, (flow, source): (u32, u32), number: u32, due_ns: u64) {
+    let flow = source << FLOW_BITS | flow;
     let at = frame.len() - STAMP;
     let stamp = &mut frame[at..];
     stamp[..2].copy_from_slice(&MARK.to_be_bytes());
@@ -35,8 +37,8 @@ pub fn stamp(frame: &mut [u8], trial: u16, (flow, is_back): (u32, bool), number:
     stamp[11..].copy_from_slice(&due_ns.to_be_bytes()[2..]);
 }
 
-/// A stamp: trial, flow and whether it goes the other way, number, time.
-type Stamp = (u16, (usize, bool), u32, u64);
+/// A stamp: trial, flow and source, number, time.
+type Stamp = (u16, (usize, usize), u32, u64);
 
 /// The stamp of a frame with our mark.
 fn read(frame: &[u8]) -> Option<Stamp> {
@@ -45,7 +47,7 @@ fn read(frame: &[u8]) -> Option<Stamp> {
         return None;
     }
     let flow = u32::from_be_bytes([0, s[4], s[5], s[6]]);
-    let flow = ((flow & !BACK) as usize, flow & BACK != 0);
+    let flow = ((flow & ((1 << FLOW_BITS) - 1)) as usize, (flow >> FLOW_BITS) as usize);
     let due = u64::from_be_bytes([0, 0, s[11], s[12], s[13], s[14], s[15], s[16]]);
     Some((u16::from_be_bytes([s[2], s[3]]), flow, u32::from_be_bytes([s[7], s[8], s[9], s[10]]), due))
 }
@@ -109,8 +111,8 @@ pub struct Receiver {
     flows: Vec<Flows>,
     trial: u16,
     expected: Option<Expected>,
-    /// By end: the direction of the frames that belong there, if it is one.
-    ways: Vec<Option<bool>>,
+    /// By end: the source of the frames that belong there, if it is one.
+    origins: Vec<Option<usize>>,
     /// Received, duplicated, reordered, foreign.
     pub account: Account,
     /// For all frames with a number.
@@ -125,16 +127,16 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// For ends at which frames of these directions come, and this many flows.
+    /// For ends at which frames of these sources come, and this many flows.
     pub fn new(
         trial: u16,
-        ways: Vec<Option<bool>>,
+        origins: Vec<Option<usize>>,
         flows: usize,
         expected: Option<Expected>,
     ) -> Result<Receiver, String> {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|e| e.to_string())?;
         let flows = if expected.is_some() { 0 } else { flows };
-        let ends = ways.len();
+        let ends = origins.len();
         let flows = (0..ends).map(|_| Flows::new(flows)).collect();
         let account = Account::default();
         let (last_at, begun_ns) = (vec![None; ends], vec![Vec::new(); ends]);
@@ -142,7 +144,7 @@ impl Receiver {
             flows,
             trial,
             expected,
-            ways,
+            origins,
             account,
             latency,
             last_ns: 0,
@@ -172,11 +174,11 @@ impl Receiver {
             }
             return;
         }
-        let Some((trial, (flow, is_back), number, due)) = read(frame) else {
+        let Some((trial, (flow, source), number, due)) = read(frame) else {
             self.account.foreign += 1;
             return;
         };
-        let is_astray = self.ways[end].is_some_and(|way| way != is_back);
+        let is_astray = self.origins[end].is_some_and(|origin| origin != source);
         if trial != self.trial || is_astray || flow >= self.flows[end].next.len() {
             self.account.foreign += 1;
             return;
@@ -231,14 +233,14 @@ mod tests {
     #[test]
     fn a_stamp_is_read_as_it_was_written_and_others_frames_are_foreign() {
         let mut frame = vec![0; 60];
-        for flow in [(1_048_575, false), (1_048_575, true)] {
-            stamp(&mut frame, 7, flow, 4_000_000_000, 1 << 47);
-            assert_eq!(read(&frame), Some((7, (1_048_575, flow.1), 4_000_000_000, 1 << 47)));
+        for source in [0, 1, 15] {
+            stamp(&mut frame, 7, (1_048_575, source), 4_000_000_000, 1 << 47);
+            assert_eq!(read(&frame), Some((7, (1_048_575, source as usize), 4_000_000_000, 1 << 47)));
         }
         let mut receiver = Receiver::new(8, vec![None], 10, None).unwrap();
         receiver.see(0, &frame, 0);
         receiver.see(0, &frame[..10], 0);
-        stamp(&mut frame, 8, (3, false), 0, 1_000);
+        stamp(&mut frame, 8, (3, 0), 0, 1_000);
         receiver.see(0, &frame, 5_000);
         receiver.see(0, &frame, 6_000);
         let account = &receiver.account;
@@ -247,11 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_come_back_to_where_they_were_sent_are_foreign() {
-        let mut receiver = Receiver::new(1, vec![Some(true), Some(false)], 10, None).unwrap();
+    fn frames_that_come_where_another_source_s_belong_are_foreign() {
+        // Back where they were sent, or out of another pair's port.
+        let mut receiver = Receiver::new(1, vec![Some(1), Some(0)], 10, None).unwrap();
         let mut frame = vec![0; 60];
-        for (end, is_back) in [(0, true), (1, false), (0, false), (1, true)] {
-            stamp(&mut frame, 1, (3, is_back), end, 0);
+        for (end, source) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+            stamp(&mut frame, 1, (3, source), end, 0);
             receiver.see(end as usize, &frame, 0);
         }
         assert_eq!((receiver.account.received, receiver.account.foreign), (2, 2));
@@ -264,7 +267,7 @@ mod tests {
         for (number, (end, at_us)) in
             [(0, 10), (0, 1_900), (1, 2_500), (1, 2_600), (0, 3_900)].iter().enumerate()
         {
-            stamp(&mut frame, 1, (0, false), number as u32, 0);
+            stamp(&mut frame, 1, (0, 0), number as u32, 0);
             receiver.see(*end, &frame, at_us * 1_000);
         }
         assert_eq!(receiver.begun_ns, [vec![10_000, 3_900_000], vec![2_500_000]]);

@@ -2,8 +2,9 @@
 //! time was over are offered and not sent.
 
 use super::ends::End;
-use super::pattern::{Pattern, Protocol};
-use super::receive::{Expected, Receiver, stamp};
+use super::frames::{Frames, Source};
+use super::receive::{Receiver, SOURCES_MAX};
+use super::schedule::{Schedule, Turn, pace};
 use super::{Load, Request, Sent};
 use crate::lab::meter::{Meter, Used, now_ns};
 use crate::units::Failure;
@@ -18,8 +19,6 @@ const DRAIN: Duration = Duration::from_millis(200);
 const DRAIN_OF_ALL: Duration = Duration::from_millis(10);
 /// However many come, late frames are waited for no longer than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Flows at most: a stamp has 24 bits for them, and each takes a frame of memory.
-const FLOWS_MAX: u32 = 1 << 20;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -42,68 +41,6 @@ pub struct Args {
     /// Frames sent before looking for received ones.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     burst: u16,
-}
-
-/// A place that sends.
-struct Source {
-    end: usize,
-    is_back: bool,
-}
-
-/// The frames of a load, and the position of its flows.
-struct Frames {
-    /// By source and flow: one frame, or a mix of sizes.
-    templates: Vec<Vec<Vec<Vec<u8>>>>,
-    /// By source.
-    is_back: Vec<bool>,
-    numbers: Vec<Vec<u32>>,
-    picks: Vec<u32>,
-    is_capture: bool,
-}
-
-impl Frames {
-    fn of(load: &Load, sources: &[Source]) -> Result<Frames, String> {
-        let is_back = sources.iter().map(|source| source.is_back).collect();
-        if let Protocol::Pcap(path) = &load.pattern.protocol {
-            let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let records = ports::pcap::file::parse(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
-            if records.is_empty() {
-                return Err(format!("{}: no frame in it", path.display()));
-            }
-            let flows: Vec<Vec<Vec<u8>>> = records.iter().map(|r| vec![r.frame.to_vec()]).collect();
-            let picks = load.pattern.picks(flows.len());
-            let numbers = vec![vec![0; flows.len()]; sources.len()];
-            let templates = vec![flows; sources.len()];
-            return Ok(Frames { templates, is_back, numbers, picks, is_capture: true });
-        }
-        let flows = load.flows.clamp(1, FLOWS_MAX) as usize;
-        let of = |source: &Source| -> Result<Vec<Vec<Vec<u8>>>, String> {
-            (0..flows).map(|n| load.pattern.frames(n, load.size, source.is_back)).collect()
-        };
-        let templates = sources.iter().map(of).collect::<Result<Vec<_>, String>>()?;
-        let (numbers, picks) = (vec![vec![0; flows]; sources.len()], load.pattern.picks(flows));
-        Ok(Frames { templates, is_back, numbers, picks, is_capture: false })
-    }
-
-    fn expected(&self) -> Option<Expected> {
-        let all = || self.templates[0].iter().flatten().map(|frame| (frame.clone(), 0));
-        self.is_capture.then(|| all().collect())
-    }
-
-    /// The `n`-th frame of a source, stamped.
-    fn next(&mut self, source: usize, n: u64, trial: u16, due_ns: u64) -> &[u8] {
-        let flow = self.picks[(n % self.picks.len() as u64) as usize] as usize;
-        let number = &mut self.numbers[source][flow];
-        let mix = &mut self.templates[source][flow];
-        // Sizes take turns within a flow; flows begin at different ones.
-        let at = (*number as usize + flow) % mix.len();
-        let frame = &mut mix[at];
-        if !self.is_capture {
-            stamp(frame, trial, (flow as u32, self.is_back[source]), *number, due_ns);
-        }
-        *number = number.wrapping_add(1);
-        frame
-    }
 }
 
 /// Frames sent, and when.
@@ -176,6 +113,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Ok(Source { end, is_back: place != text })
     };
     let sources = args.tx.iter().map(source).collect::<Result<Vec<_>, _>>()?;
+    if sources.len() > SOURCES_MAX {
+        return Err(Failure::Usage(format!("--tx: at most {SOURCES_MAX} places")));
+    }
     if let Some(place) = args.rx.iter().find(|n| **n >= ends.len()) {
         return Err(Failure::Usage(format!("--rx {place}: expected a place in --ends")));
     }
@@ -213,6 +153,22 @@ fn open_all(args: &Args, pool: &'static Pool) -> Result<Vec<End>, String> {
     })
 }
 
+/// By end: the source whose frames alone come there, if it is one. In two directions an end that sends one
+/// takes the other. Several sources one way have an end each, in their order.
+fn origins(ends: usize, sources: &[Source], rx: &[usize]) -> Vec<Option<usize>> {
+    let mut origins = vec![None; ends];
+    match sources {
+        [there, back] if there.is_back != back.is_back => {
+            (origins[there.end], origins[back.end]) = (Some(1), Some(0));
+        }
+        [_, _, ..] if sources.len() == rx.len() => {
+            rx.iter().enumerate().for_each(|(source, end)| origins[*end] = Some(source));
+        }
+        _ => {}
+    }
+    origins
+}
+
 impl Generator {
     fn offer(&mut self, load: &Load, pids: &[u32]) -> Result<Sent, String> {
         if let Some(end) = self.ends.iter().find(|end| !end.is_connected()) {
@@ -220,9 +176,14 @@ impl Generator {
         }
         self.trial = self.trial.wrapping_add(1);
         let mut frames = Frames::of(load, &self.sources)?;
-        let flows = frames.templates[0].len();
+        let flows = frames.flows();
         // Packets still in flight belong to an earlier trial.
-        let receiver = Receiver::new(self.trial, self.ways(), flows, frames.expected())?;
+        let receiver = Receiver::new(
+            self.trial,
+            origins(self.ends.len(), &self.sources, &self.rx),
+            flows,
+            frames.expected(),
+        )?;
         let mut trial = Trial {
             receiver,
             start: Instant::now(),
@@ -254,71 +215,40 @@ impl Generator {
         ends.iter().map(|n| self.ends[*n].sent()).sum()
     }
 
-    /// By end: in two directions, an end that sends one takes the other alone.
-    fn ways(&self) -> Vec<Option<bool>> {
-        let mut ways = vec![None; self.ends.len()];
-        if self.sources.iter().any(|source| source.is_back) {
-            self.sources.iter().for_each(|source| ways[source.end] = Some(!source.is_back));
-        }
-        ways
-    }
-
     fn send(&mut self, load: &Load, frames: &mut Frames, trial: &mut Trial, pids: &[u32]) {
         let me = packet::thread::id();
         let cpu_ns = || base::clock::cpu_time_ns(me).unwrap_or(0);
-        let (length, cpu_before) = (Duration::from_secs_f64(load.seconds), cpu_ns());
-        let paced = load.rate.filter(|_| load.burst.is_none());
-        // The intended load, known before the first frame.
-        let intended = load.burst.or(paced.map(|rate| (rate as f64 * load.seconds).round() as u64));
-        let sources = self.sources.len() as u64;
+        let cpu_before = cpu_ns();
+        let mut schedule = Schedule::of(load, self.burst, self.sources.len() as u64);
         let mut burst = vec![Vec::new(); self.burst as usize];
-        let mut next = 0u64;
         let meter = Meter::start(pids);
         (trial.start, trial.start_ns) = (Instant::now(), now_ns());
         loop {
             let elapsed = trial.start.elapsed();
-            if elapsed >= length || intended.is_some_and(|all| next >= all) {
+            if schedule.is_over(elapsed) {
                 break;
             }
-            let due = match paced {
-                Some(rate) => (elapsed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64 + 1,
-                None => u64::MAX,
-            };
-            // Bursts from a source at full speed, single frames at a given rate: sources take turns.
-            let count = due.min(intended.unwrap_or(u64::MAX)).saturating_sub(next).min(self.burst);
-            let turn = if paced.is_some() && sources > 1 { 1 } else { count };
-            let count = count.min(turn);
-            if count > 0 {
-                let (source, first) = match paced {
-                    Some(_) => ((next % sources) as usize, next / sources),
-                    None => {
-                        ((next / self.burst % sources) as usize, next / (self.burst * sources) * self.burst)
-                    }
-                };
-                let at = |n: u64| match paced {
-                    Some(rate) => (u128::from(next + n) * 1_000_000_000 / u128::from(rate)) as u64,
-                    None => elapsed.as_nanos() as u64,
-                };
-                for (place, n) in burst.iter_mut().zip(0..count) {
-                    place.clear();
-                    place.extend_from_slice(frames.next(source, first + n, self.trial, at(n)));
+            let turn = schedule.turn(elapsed);
+            if let Some(Turn { source, first, count, n }) = &turn {
+                for (place, at) in burst.iter_mut().zip(0..*count) {
+                    let due_ns = schedule.due_ns(n + at, elapsed);
+                    frames.next(place, *source, first + at, self.trial, due_ns);
                     trial.receiver.expect(place, self.copies as i64);
                 }
-                let end = self.sources[source].end;
-                self.ends[end].send(&mut self.cache, burst[..count as usize].iter().map(Vec::as_slice));
+                let end = self.sources[*source].end;
+                self.ends[end].send(&mut self.cache, burst[..*count as usize].iter().map(Vec::as_slice));
                 let now = Instant::now();
                 trial.progress.first.get_or_insert(now);
                 trial.progress.last = Some(now);
-                next += count;
             }
             let came = self.poll_burst(trial);
-            if !came && count == 0 {
+            if !came && turn.is_none() {
                 std::thread::yield_now();
             }
         }
         trial.progress.seconds = trial.start.elapsed().as_secs_f64();
         trial.progress.used = meter.end();
-        trial.progress.offered = intended.unwrap_or(next);
+        trial.progress.offered = schedule.offered();
         trial.progress.received_in_time = trial.receiver.account.received;
         trial.progress.cpu_s = (cpu_ns() - cpu_before) as f64 / 1e9;
     }
@@ -370,8 +300,7 @@ impl Generator {
                 refused.insert(end.name.clone(), count);
             }
         }
-        let between = progress.first.zip(progress.last).map(|(a, b)| b.duration_since(a).as_secs_f64());
-        let between = between.filter(|s| *s > 0.0);
+        let between = progress.first.zip(progress.last).map(|(a, b)| b.duration_since(a));
         Sent {
             account,
             seconds: progress.seconds,
@@ -379,7 +308,7 @@ impl Generator {
             cpu_s: progress.cpu_s,
             used: progress.used.clone(),
             latency_us: latencies(&trial.receiver),
-            sent_pps: between.map_or(0.0, |s| went.saturating_sub(1) as f64 / s),
+            sent_pps: between.map_or(0.0, |between| pace(went, between)),
             gap_max_ms: trial.receiver.gap_max_ns as f64 / 1e6,
             refused,
             begun_ns,
@@ -400,20 +329,10 @@ fn latencies(receiver: &Receiver) -> BTreeMap<String, f64> {
     us
 }
 
-/// The pattern's name for a flow count that a stamp can hold, or why not.
-pub fn check(pattern: &Pattern, size: u16, flows: u32) -> Result<(), String> {
-    if flows > FLOWS_MAX {
-        return Err(format!("{flows} flows: at most {FLOWS_MAX}"));
-    }
-    match pattern.protocol {
-        Protocol::Pcap(_) => Ok(()),
-        _ => pattern.frames(0, size, false).map(drop),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::traffic::pattern::Pattern;
     use crate::process::{Process, TempDir};
     use std::process::Command;
 
@@ -435,6 +354,24 @@ mod tests {
             cache: pool.cache(),
             trial: 1,
             last: None,
+        }
+    }
+
+    #[test]
+    fn every_end_knows_whose_frames_come_there() {
+        let of = |sources: &[(usize, bool)], rx: &[usize]| {
+            let sources: Vec<Source> =
+                sources.iter().map(|(end, is_back)| Source { end: *end, is_back: *is_back }).collect();
+            origins(4, &sources, rx)
+        };
+        assert_eq!(of(&[(0, false), (2, false)], &[1, 3]), [None, Some(0), None, Some(1)]);
+        assert_eq!(of(&[(0, false), (1, true)], &[0, 1]), [Some(1), Some(0), None, None]);
+        // Copies, and an output where rules may send them.
+        assert_eq!(of(&[(0, false)], &[1, 2, 3]), [None; 4]);
+        for topology in crate::lab::topology::TOPOLOGIES.iter().filter(|t| t.sources.len() > 2) {
+            let led_to = |source: &usize| topology.hops.iter().find(|hop| hop.from == *source).unwrap().to[0];
+            let outputs: Vec<usize> = topology.sources.iter().map(led_to).collect();
+            assert!(outputs == topology.outputs() && topology.backward.is_empty(), "{}", topology.name);
         }
     }
 
