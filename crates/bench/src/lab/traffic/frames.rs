@@ -27,10 +27,9 @@ struct Template {
 }
 
 impl Template {
-    fn of(mut frame: Vec<u8>) -> Template {
-        let len = frame.len() as u16;
-        frame.truncate(frame.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
-        Template { head: frame.into(), len }
+    fn of(frame: &[u8]) -> Template {
+        let head = frame.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        Template { head: frame[..head].into(), len: frame.len() as u16 }
     }
 
     fn write(&self, frame: &mut Vec<u8>) {
@@ -61,7 +60,7 @@ impl Frames {
             if records.is_empty() {
                 return Err(format!("{}: no frame in it", path.display()));
             }
-            let flows: Vec<_> = records.iter().map(|r| vec![Template::of(r.frame.to_vec())]).collect();
+            let flows: Vec<_> = records.iter().map(|r| vec![Template::of(r.frame)]).collect();
             let picks = load.pattern.picks(flows.len());
             let numbers = vec![vec![0; flows.len()]; sources.len()];
             let templates = vec![flows; sources.len()];
@@ -69,7 +68,7 @@ impl Frames {
         }
         let flows = load.flows.clamp(1, FLOWS_MAX) as usize;
         let of_flow = |n, is_back| -> Result<Vec<Template>, String> {
-            Ok(load.pattern.frames(n, load.size, is_back)?.into_iter().map(Template::of).collect())
+            Ok(load.pattern.frames(n, load.size, is_back)?.iter().map(|frame| Template::of(frame)).collect())
         };
         let of = |source: &Source| (0..flows).map(|n| of_flow(n, source.is_back)).collect();
         let templates = sources.iter().map(of).collect::<Result<Vec<_>, String>>()?;
@@ -195,7 +194,7 @@ mod tests {
         assert!(check("udp", FLOWS_MAX + 1, 1).is_err());
         // A long frame takes no more than a short one, and is whole again when it is sent.
         let frame = Pattern::default().frames(3, 9_000, false).unwrap().remove(0);
-        let (template, mut written) = (Template::of(frame.clone()), vec![7; 20_000]);
+        let (template, mut written) = (Template::of(&frame), vec![7; 20_000]);
         template.write(&mut written);
         assert!(template.head.len() as u64 <= TEMPLATE_BYTES - 48 && written == frame);
     }
