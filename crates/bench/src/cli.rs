@@ -13,12 +13,12 @@ use crate::measure::{
     port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
 use crate::process::MISSING;
-use crate::run::{Wish, now_utc};
+use crate::run::Wish;
 use crate::session::Session;
 use crate::suite::Mode;
 use crate::suite::list::suites;
 use crate::trials::Wanted;
-use crate::units::Failure;
+use crate::units::{Failure, now_utc};
 use crate::{compare, goals, report, result, run as runner};
 use clap::{Arg, Command, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};

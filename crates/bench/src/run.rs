@@ -2,6 +2,7 @@
 
 use crate::compare;
 use crate::estimate::{self, Estimate};
+use crate::lab::generator::trex::UNREACHABLE;
 use crate::lab::switch::list::NAMES;
 use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
@@ -16,7 +17,7 @@ use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::turns;
-use crate::units::Failure;
+use crate::units::{Failure, now_utc};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -95,11 +96,14 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if !missing.is_empty() && missing.len() == wish.wanted.switches.len() {
         return Err(Failure::Machine(missing.join("; ")));
     }
-    let has_grid = |suite: &&&Suite| suite.steps.iter().any(|step| matches!(step, Step::Grid(_)));
-    if let Some(suite) = suites.iter().find(has_grid)
-        && !rustix::process::geteuid().is_root()
-    {
-        return Err(Failure::Machine(format!("{} makes network namespaces: run it as root", suite.name)));
+    let mut parts: Vec<(String, &Suite, Part)> = suites.iter().flat_map(|suite| parts(suite, wish)).collect();
+    // Left out like a peer that is missing.
+    let mut lacking = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        lacking = without_root(&mut parts);
+        if parts.is_empty() {
+            return Err(Failure::Machine(format!("nothing could be measured here: {}", lacking.join("; "))));
+        }
     }
     let session = Session::open()?;
     let machine = Fingerprint::here();
@@ -122,11 +126,25 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if wish.mode == Mode::Quick {
         store.warn("A quick run: it shows that the suites run; do not quote its figures.".into())?;
     }
-    let parts: Vec<(String, &Suite, Part)> = suites.iter().flat_map(|suite| parts(suite, wish)).collect();
+    for why in &lacking {
+        eprintln!("{why}");
+        store.warn(why.clone())?;
+    }
     let runner = Runner { wish, session };
-    let mut lacking = Vec::new();
     runner.all(&mut store, &parts, &mut lacking)?;
     any_measured(&wish.wanted.switches, &store, lacking)
+}
+
+/// Removes the parts that only root can measure, and says why.
+fn without_root(parts: &mut Vec<(String, &Suite, Part)>) -> Vec<String> {
+    let needs_root = |part: &Part| matches!(part, Part::Load(_));
+    let mut suites: Vec<&str> =
+        parts.iter().filter(|(.., part)| needs_root(part)).map(|(_, suite, _)| suite.name).collect();
+    suites.dedup();
+    parts.retain(|(.., part)| !needs_root(part));
+    let why =
+        |suite| format!("trials of {suite} were not run: they make network namespaces, run this as root");
+    suites.into_iter().map(why).collect()
 }
 
 /// Fails if no step that was named can have a point of a requested switch.
@@ -476,7 +494,7 @@ impl Runner<'_> {
         }
         let mut failed = BTreeMap::new();
         for (switch, why) in measured.failed {
-            if why.contains(MISSING) {
+            if why.contains(MISSING) || why.contains(UNREACHABLE) {
                 let text = format!("{switch} was not measured with {}: {why}", load.topology());
                 store.warn(format!("{}: {text}", suite.name))?;
                 lacking.push(text);
@@ -497,7 +515,11 @@ impl Runner<'_> {
             store.warn("regression: no other build was named (--switch crosspoint@PATH), so this one is compared with itself".into())?;
             others.push(this.clone());
         }
-        let rounds = if self.wish.mode == Mode::Quick { 2 } else { turns::ROUNDS };
+        let rounds = match self.wish.mode {
+            Mode::Quick => 2,
+            Mode::Normal => turns::ROUNDS,
+            Mode::Full => turns::ROUNDS_FULL,
+        };
         let (mut points, mut slower) = (Vec::new(), Vec::new());
         for other in &others {
             let (mut a, mut b) =
@@ -629,27 +651,6 @@ fn print(point: &Point) {
     println!("{:<12} {}: {}", point.switch, point.load(), text.join(", "));
 }
 
-/// The time as `2026-11-23T11:34:37Z`.
-pub fn now_utc() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days as i64);
-    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// The date of a day since 1970, by the arithmetic of years that begin in March.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -665,13 +666,6 @@ mod tests {
         let why = refused("p2p", turns()).unwrap();
         assert!(why.contains("--turns") && why.contains("load-curve") && !why.contains("p2p"), "{why}");
         assert_eq!((refused("load-curve", turns()), refused("p2p", Wanted::default())), (None, None));
-    }
-
-    #[test]
-    fn days_have_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(20_780), (2026, 11, 23));
-        assert_eq!(civil(11_016), (2000, 2, 29));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::machine::fingerprint::Fingerprint;
 use crate::report;
 use crate::result::store::{Store, check_replaceable};
 use crate::result::{Better, Metric, Point, RunInfo, SCHEMA};
-use crate::run::now_utc;
+use crate::units::now_utc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -15,6 +15,8 @@ const USAGE: i32 = 2;
 const UNKNOWN: [&str; 3] = ["unrecognized subcommand", "unexpected argument", "invalid value"];
 /// Turns of each of two builds.
 pub const ROUNDS: usize = 7;
+/// The same in the full form: half an hour and more.
+pub const ROUNDS_FULL: usize = 70;
 /// What two builds are compared by: short, and in the options of every build so far. One that a build does
 /// not know is left out.
 const BUILD_BENCHES: &[&str] = &[

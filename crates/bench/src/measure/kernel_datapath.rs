@@ -24,8 +24,11 @@ const PROGRAM: &str = "/usr/bin/linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
 /// The step that it runs inside.
 const STEP: &str = "kernel-datapath.here";
-/// Until it has halted.
+/// Until it has halted, where loads are of seconds, and of a minute.
 const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE_FULL: Duration = Duration::from_secs(7200);
+/// Turns that are as long are the full form's.
+const TURN_FULL: Duration = Duration::from_secs(60);
 /// In the first ten seconds of a kernel's uptime Open vSwitch counts no processors, and then has no thread
 /// for misses.
 const UP_S: u32 = 11;
@@ -71,7 +74,13 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     let dir = TempDir::new("uml")?;
     let watch = Watch::start(&[std::process::id()]);
-    boot(&dir.0, args.quick)?;
+    let is_full = args.common.turn() >= TURN_FULL;
+    let (mode, patience) = match (args.quick, is_full) {
+        (true, _) => (TURNS_QUICK, PATIENCE),
+        (_, true) => ("--full", PATIENCE_FULL),
+        _ => ("", PATIENCE),
+    };
+    boot(&dir.0, mode, patience)?;
     let watched = watch.end();
     let inside = store::read(&dir.0.join("run")).map_err(|why| explained(&dir.0, &why))?;
     if let Some((step, why)) = inside.info.failed.first_key_value() {
@@ -90,11 +99,11 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 /// Boots the kernel and waits until it has halted.
-fn boot(dir: &Path, quick: bool) -> Result<(), String> {
+fn boot(dir: &Path, mode: &str, patience: Duration) -> Result<(), String> {
     let program =
         seen_inside(&std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?, dir)?;
     let init = dir.join("init");
-    let text = script(&program, dir, &modules()?, if quick { TURNS_QUICK } else { "" });
+    let text = script(&program, dir, &modules()?, mode);
     fs::write(&init, text).map_err(|e| format!("{}: {e}", init.display()))?;
     let mut command = Command::new(PROGRAM);
     command.args(["mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
@@ -103,8 +112,8 @@ fn boot(dir: &Path, quick: bool) -> Result<(), String> {
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let start = Instant::now();
     while process.0.try_wait().map_err(|e| e.to_string())?.is_none() {
-        if start.elapsed() > PATIENCE {
-            return Err(explained(dir, &format!("user-mode-linux has not halted in {PATIENCE:?}")));
+        if start.elapsed() > patience {
+            return Err(explained(dir, &format!("user-mode-linux has not halted in {patience:?}")));
         }
         std::thread::sleep(LOOK);
     }

@@ -214,11 +214,13 @@ fn testpmd_offers_its_frames_to_switches() {
     let dir = tempfile::tempdir().unwrap();
     for generator in ["testpmd-flowgen", "testpmd-txonly"] {
         let out = dir.path().join(generator);
-        let args = ["run", "packet-size.nic", "--quick", "--generator", generator, "--switch", "crosspoint"];
+        // Of one flow, and of a hundred.
+        let step = if generator == "testpmd-txonly" { "flows-and-caches.nic" } else { "packet-size.nic" };
+        let args = ["run", step, "--quick", "--generator", generator, "--switch", "crosspoint"];
         let args = [&args[..], &["--switch", "ovs-netdev", "--out", out.to_str().unwrap()]].concat();
         let (code, _, said) = run(&args);
         assert_eq!(code, 0, "{said}");
-        let points = points_in(&out, "packet-size.nic");
+        let points = points_in(&out, step);
         assert_eq!(points.len(), 2, "{points:?}");
         for point in &points {
             assert!(point["account"]["received"].as_u64().unwrap() > 0, "{point}");
@@ -226,6 +228,58 @@ fn testpmd_offers_its_frames_to_switches() {
             assert_adds_up(point);
         }
     }
+}
+
+#[test]
+fn what_a_generator_cannot_send_or_does_not_answer_exits_with_3() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let trex = format!("trex@127.0.0.1:{port}");
+    for (generator, step, word) in [
+        ("testpmd-txonly", "packet-size.nic", "testpmd-txonly sends one flow, not 100"),
+        (&trex, "calibration.max", "no TRex server answers at 127.0.0.1"),
+    ] {
+        let out = dir.path().join(step);
+        let args = ["run", step, "--quick", "--generator", generator, "--out", out.to_str().unwrap()];
+        let (code, _, said) = run(&args);
+        assert!(
+            code == 3 && said.contains("nothing could be measured here: ") && said.contains(word),
+            "{said}"
+        );
+    }
+    let warnings = json(&dir.path().join("calibration.max/run.json"))["warnings"].to_string();
+    assert!(warnings.contains("tried with a stand-in alone"), "{warnings}");
+}
+
+#[test]
+fn without_root_trials_are_left_out_and_a_run_of_nothing_else_exits_with_3() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // The user nobody may not be able to enter the build directory.
+    let copy = dir.path().join("crosspoint");
+    fs::copy(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")), &copy).unwrap();
+    let nobody = |steps: &[&str], out: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["bench", "run"]);
+        command.args(steps).args(["--quick", "--switch", "crosspoint", "--out"]).arg(dir.path().join(out));
+        let output = command.env("TMPDIR", dir.path()).current_dir(dir.path()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let why = "trials of load-curve were not run: they make network namespaces, run this as root";
+    let (code, said) = nobody(&["load-curve", "traffic"], "none");
+    assert!(
+        code == Some(3) && said.contains("nothing could be measured here: ") && said.contains(why),
+        "{said}"
+    );
+    assert!(!dir.path().join("none").exists(), "nothing is written before anything is measured");
+    let (code, said) = nobody(&["counts", "load-curve"], "some");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!points_in(&dir.path().join("some"), "counts").is_empty(), "{said}");
+    let warnings = json(&dir.path().join("some/run.json"))["warnings"].to_string();
+    assert!(warnings.contains(why), "{warnings}");
 }
 
 #[test]
