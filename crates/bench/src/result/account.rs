@@ -51,7 +51,7 @@ impl Account {
         self.lost() as f64 / (self.offered * self.copies.max(1)).max(1) as f64
     }
 
-    /// Lost packets that no counter explains; below 0, those that came or were counted beyond the offered ones.
+    /// Lost packets that no counter explains. Below 0, more came or were counted than were offered.
     pub fn unexplained(&self) -> i64 {
         let counted = self.dropped.values().sum::<u64>() + self.not_sent * self.copies.max(1);
         let owed = self.offered * self.copies.max(1);
