@@ -1,6 +1,7 @@
 //! `crosspoint bench`: suites and their results, and one hidden subcommand for each measurement that suites
 //! run.
 
+use crate::lab::cable::Cable;
 use crate::lab::guest::tap;
 use crate::lab::switch::loops;
 use crate::lab::topology::TOPOLOGIES;
@@ -176,6 +177,11 @@ struct RunArgs {
     /// Turns of each load, in suites of trials: five by default, and one with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: Option<u32>,
+    /// In suites of trials, use these network interfaces in place of a veth pair: the generator's and the
+    /// switch's, cabled to each other. Repeat it for each pair that a topology needs. They must not be in
+    /// use: a trial takes them away, and gives them back without addresses and routes.
+    #[arg(long, value_name = "GENERATOR=SWITCH")]
+    nic: Vec<Cable>,
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -376,7 +382,11 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
     };
     let out = args.out.unwrap_or_else(|| PathBuf::from(format!("bench-{}", now_utc().replace(':', ""))));
     let (switches, generator, traffic) = (args.switch, args.generator, args.traffic);
-    let wanted = Wanted { switches, generator, traffic, workers: args.workers, turns: args.turns };
+    if let Some(why) = Cable::refused(&args.nic) {
+        return Err(Failure::Usage(why));
+    }
+    let (workers, turns, cables) = (args.workers, args.turns, args.nic);
+    let wanted = Wanted { switches, generator, traffic, workers, turns, cables };
     let wish = Wish { names: args.names, mode, wanted, out, resume: args.resume };
     let result = runner::run(&wish);
     // What was measured is drawn also where a step failed.

@@ -167,12 +167,13 @@ fn is_any_measured(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
 
 /// Fails if an option that only trials obey was given, and no step that was named is made of them.
 fn is_any_of_trials(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
-    let Wanted { generator, traffic, workers, turns, .. } = &wish.wanted;
+    let Wanted { generator, traffic, workers, turns, cables, .. } = &wish.wanted;
     let given = [
         ("--generator", generator.is_some()),
         ("--traffic", traffic.is_some()),
         ("--workers", workers.is_some()),
         ("--turns", turns.is_some()),
+        ("--nic", !cables.is_empty()),
     ];
     let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
     let is_of_trials = |suite: &&Suite, names: &[String]| {

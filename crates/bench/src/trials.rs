@@ -2,10 +2,11 @@
 //! affects all.
 
 use crate::lab::bed::{Bed, Parts};
+use crate::lab::cable::Cable;
 use crate::lab::generator::{self, Load as Offer};
 use crate::lab::guest::{self, Rings};
 use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
-use crate::lab::topology::{self, Topology, Vnic};
+use crate::lab::topology::{self, End, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::machine::huge_pages::HugePages;
@@ -48,6 +49,8 @@ pub struct Load {
     rate: u64,
     trial: &'static str,
     switches: Vec<String>,
+    /// In place of veth pairs.
+    cables: Vec<Cable>,
 }
 
 /// The result of a load.
@@ -76,6 +79,8 @@ pub struct Wanted {
     pub workers: Option<usize>,
     /// Turns of each load.
     pub turns: Option<u32>,
+    /// Interfaces of the machine in place of veth pairs.
+    pub cables: Vec<Cable>,
 }
 
 /// Every combination that differs; for a quick run the first value of each of sizes, flows, rates and
@@ -126,6 +131,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                     rate,
                                     trial,
                                     switches: switches.clone(),
+                                    cables: wanted.cables.clone(),
                                 });
                             }
                         }
@@ -174,6 +180,8 @@ fn options(mode: Mode, wanted: &Wanted) -> String {
     for (name, value) in given {
         options.extend(value.map(|value| format!(" --{name} {value}")));
     }
+    options
+        .extend(wanted.cables.iter().map(|Cable { outside, switch }| format!(" --nic {outside}={switch}")));
     options
 }
 
@@ -356,6 +364,7 @@ impl Load {
                 Err(why) => Some(why.clone()),
             };
             let refused = refused
+                .or_else(|| self.lacks_cables(topology))
                 .or_else(|| of_generator.clone())
                 .or_else(|| trial.refuses())
                 .or_else(|| self.lacks_openflow(trial, found.as_ref().ok()?.as_deref()?))
@@ -372,6 +381,18 @@ impl Load {
             }
         }
         (points, all_refused)
+    }
+
+    /// Why the interfaces that the run names do not suffice.
+    fn lacks_cables(&self, topology: &Topology) -> Option<String> {
+        if let Some(missing) = Cable::missing(&self.cables) {
+            return Some(missing);
+        }
+        let is_interface = |end: &&End| matches!(end, End::Nic | End::Idle);
+        let of_ports = topology.ports.iter().filter(is_interface).count();
+        let needed = if topology.ports.is_empty() { 1 } else { of_ports };
+        let given = self.cables.len();
+        (given > 0 && given < needed).then(|| format!("it takes {needed} cables, and --nic names {given}"))
     }
 
     /// Why a switch cannot have this table, or these changes to it.
@@ -402,6 +423,7 @@ impl Load {
             pattern: &self.pattern,
             mtu: self.mtu(),
             workers: self.workers,
+            cables: &self.cables,
         };
         let mut bed = Bed::start(parts)?;
         let load = self.offer(seconds);

@@ -1,13 +1,13 @@
 //! Which bursts use the exact tier: all, but for ports whose packets hardly ever hit it.
 //!
-//! An exact entry pays once further packets hit it. Most flows have many packets, so a flow gets its entry by
-//! the first one that hits a megaflow. While most packets that come in at a port are the only ones of their
-//! flow (a scan, a flood from random addresses, name lookups), this costs more than it saves: each packet
-//! reads a cold bucket, and fills a place that a flow of another port may need. So of such a port's bursts
-//! one in [`FEW`], by chance, looks its packets up in the exact tier and promotes them; the others begin with
-//! megaflows. A flow of many packets then still has its entry soon, and that shows when the port is judged
-//! again: also where a million flows take turns, so that a fixed choice of bursts would meet each of them only
-//! once in [`FEW`] turns.
+//! An exact entry pays once further packets hit it. Most flows have many packets, so a flow gets its entry
+//! by the first one that hits a megaflow. While most packets that come in at a port are the only ones of
+//! their flow (a scan, a flood from random addresses, name lookups), this costs more than it saves: each
+//! packet reads a cold bucket, and fills a place that a flow of another port may need. So of such a port's
+//! bursts one in [`FEW`], by chance, looks its packets up in the exact tier and promotes them; the others
+//! begin with megaflows. A flow of many packets then still has its entry soon, and that shows when the port
+//! is judged again: also where a million flows take turns, so that a fixed choice of bursts would meet each
+//! of them only once in [`FEW`] turns.
 //!
 //! `bench flood` shows what this is worth: see its flood that a rule drops.
 

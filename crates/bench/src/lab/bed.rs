@@ -1,6 +1,7 @@
 //! A test bed: namespaces, guests and a switch that are up, and a generator that offers loads to them. Every
 //! load is accounted for, and the machine watched meanwhile.
 
+use super::cable::Cable;
 use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
 use super::limit::{limit, of_generator, of_latency};
@@ -50,6 +51,8 @@ pub struct Parts<'a> {
     pub mtu: u16,
     /// Workers of the switch, and queues of its ports.
     pub workers: usize,
+    /// In place of veth pairs.
+    pub cables: &'a [Cable],
 }
 
 /// See the module documentation.
@@ -144,7 +147,8 @@ impl<'a> Bed<'a> {
         let of = |ends: &[End]| -> Vec<usize> {
             (0..topology.ports.len()).filter(|n| ends.contains(&topology.ports[*n])).collect()
         };
-        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty(), parts.mtu, parts.workers)?;
+        let (is_loop, queues) = (topology.ports.is_empty(), parts.workers);
+        let net = Net::new(&of(&[End::Nic, End::Idle]), is_loop, parts.mtu, queues, parts.cables)?;
         let vnic = parts.guest.vnic();
         if !topology.has_switch() && topology.has_guests() && vnic == Vnic::Tap {
             return Err("a guest behind a tap device cannot be reached without a kernel between".into());
@@ -170,6 +174,7 @@ impl<'a> Bed<'a> {
         }
         let mut conditions = conditions(&parts);
         conditions.extend(processors.as_ref().map(|own| (PROCESSORS.to_string(), own.text())));
+        conditions.extend(net.drivers()?.map(|drivers| ("interfaces".to_string(), drivers)));
         let mut bed = Bed {
             running: None,
             guests,

@@ -2,6 +2,7 @@
 //! switch, guest and trial are traits with one implementation per file.
 
 pub mod bed;
+pub mod cable;
 pub mod generator;
 pub mod guest;
 pub mod limit;

@@ -1,6 +1,9 @@
 //! Two namespaces: the switch's, with an end of a veth pair for each network interface of a topology (`p0`,
-//! `p1` …), and the generator's, with the other ends (`e0`, `e1` …).
+//! `p1` …), and the generator's, with the other ends (`e0`, `e1` …). Where the run names interfaces of the
+//! machine, these take the place of veth pairs, under the same names.
 
+use super::cable::Cable;
+use crate::machine::interface::Interface;
 use crate::machine::lease::{self, Resource};
 use crate::process::run;
 use std::collections::BTreeMap;
@@ -17,15 +20,23 @@ pub struct Net {
     pub switch: String,
     /// The generator's.
     pub outside: String,
+    /// Borrowed from the machine.
+    interfaces: Vec<Interface>,
 }
 
 impl Net {
     /// Creates both, with these pairs, MTU and number of queues. With `is_loop`, one pair leads from the
-    /// generator to itself, `e0` and `e1`.
-    pub fn new(pairs: &[usize], is_loop: bool, mtu: u16, queues: usize) -> Result<Net, String> {
+    /// generator to itself, `e0` and `e1`. Cables take the place of pairs, in their order.
+    pub fn new(
+        pairs: &[usize],
+        is_loop: bool,
+        mtu: u16,
+        queues: usize,
+        cables: &[Cable],
+    ) -> Result<Net, String> {
         let prefix = format!("xpb{}", std::process::id());
         let (switch, outside) = (format!("{prefix}s"), format!("{prefix}o"));
-        let net = Net { switch, outside };
+        let mut net = Net { switch, outside, interfaces: Vec::new() };
         for name in [&net.switch, &net.outside] {
             lease::note(&Resource::Namespace(name))?;
             run(Command::new("ip").args(["netns", "add", name]))?;
@@ -34,18 +45,21 @@ impl Net {
         }
         let mut switch_lines = String::new();
         let mut outside_lines = String::new();
+        let (switch, outside) = (net.switch.clone(), net.outside.clone());
         if is_loop {
-            net.pair((&net.outside, "e0"), (&net.outside, "e1"), mtu, queues)?;
+            net.connect((&outside, "e0"), (&outside, "e1"), (mtu, queues), cables.first())?;
             outside_lines += "link set e0 up\nlink set e1 up\n";
         }
-        for n in pairs {
-            net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")), mtu, queues)?;
+        for (nth, n) in pairs.iter().enumerate() {
+            let (e, p) = (format!("e{n}"), format!("p{n}"));
+            net.connect((&outside, &e), (&switch, &p), (mtu, queues), cables.get(nth))?;
             switch_lines += &format!("link set p{n} up\n");
             outside_lines += &format!("link set e{n} up\n");
         }
+        // Before they are up: not every card changes its address then.
         for (port, mac) in [(0, MAC), (1, MAC_BACK)] {
             if pairs.contains(&port) {
-                switch_lines += &format!("link set p{port} address {mac}\n");
+                net.batch(&net.switch, &format!("link set p{port} address {mac}"))?;
             }
         }
         net.batch(&net.switch, &switch_lines)?;
@@ -57,6 +71,41 @@ impl Net {
             )?;
         }
         Ok(net)
+    }
+
+    /// None, for what only looks at it.
+    #[cfg(test)]
+    pub fn nowhere() -> std::mem::ManuallyDrop<Net> {
+        let net = Net { switch: String::new(), outside: String::new(), interfaces: Vec::new() };
+        std::mem::ManuallyDrop::new(net)
+    }
+
+    /// Connects two interfaces, each in its namespace: by a cable, if there is one.
+    fn connect(
+        &mut self,
+        generator: (&str, &str),
+        other: (&str, &str),
+        (mtu, queues): (u16, usize),
+        cable: Option<&Cable>,
+    ) -> Result<(), String> {
+        let Some(Cable { outside, switch }) = cable else {
+            return self.pair(generator, other, mtu, queues);
+        };
+        for (original, (namespace, name)) in [(outside, generator), (switch, other)] {
+            let interface = Interface::find(original, namespace, name)?;
+            lease::note(&Resource::Interface(&interface))?;
+            self.interfaces.push(interface.clone());
+            interface.take(mtu, queues)?;
+        }
+        Ok(())
+    }
+
+    /// The drivers of borrowed interfaces. `None`: all are veth pairs.
+    pub fn drivers(&self) -> Result<Option<String>, String> {
+        let mut all = self.interfaces.iter().map(Interface::driver).collect::<Result<Vec<_>, _>>()?;
+        all.sort_unstable();
+        all.dedup();
+        Ok((!all.is_empty()).then(|| all.join(" and ")))
     }
 
     fn pair(&self, a: (&str, &str), b: (&str, &str), mtu: u16, queues: usize) -> Result<(), String> {
@@ -246,6 +295,11 @@ fn parse_socket_drops(text: &str) -> BTreeMap<String, u64> {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        for interface in self.interfaces.iter().filter(|interface| interface.is_away()) {
+            if let Err(why) = interface.give_back() {
+                eprintln!("crosspoint bench: {why}");
+            }
+        }
         for name in [&self.switch, &self.outside] {
             let _ = run(Command::new("ip").args(["netns", "del", name]));
         }

@@ -1,13 +1,14 @@
 //! Records what a run has taken from the machine, so that the next run can release it if this one was killed.
 //!
-//! A run that calls [`open`] gets a directory in the system's directory for temporary files, named after its
-//! process and the time at which that started (a process id alone may be reused). Files of benchmarks are
-//! made below it. Namespaces and control groups are recorded in the directory's journal before they are
-//! created. Processes need no record: each that the run starts, and each that those start, has the directory
-//! in its environment from its first instruction on. The run has its directory locked. A run that ends
-//! releases all of that; [`sweep`] finds the directories of runs that no longer exist, and releases what
-//! belongs to them and nothing else.
+//! A run that calls [`open`] gets a directory in the system's directory for temporary files, named after
+//! its process and the time at which that started (a process id alone may be reused). Files of benchmarks
+//! are made below it. Namespaces, interfaces and control groups are recorded in the directory's journal
+//! before they are taken. Processes need no record: each that the run starts, and each that those start,
+//! has the directory in its environment from its first instruction on. The run has its directory locked. A
+//! run that ends releases all of that; [`sweep`] finds the directories of runs that no longer exist, and
+//! releases what belongs to them and nothing else.
 
+use super::interface::Interface;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeSet;
@@ -33,6 +34,8 @@ const END_OF_PROCESSES: Duration = Duration::from_secs(5);
 pub enum Resource<'a> {
     /// A network namespace, with the devices in it.
     Namespace(&'a str),
+    /// An interface that is moved into a namespace, recorded behind that: it comes back before that goes.
+    Interface(&'a Interface),
     /// A control group and the processes frozen in it.
     ControlGroup(&'a Path),
 }
@@ -104,6 +107,7 @@ pub fn note(resource: &Resource) -> Result<(), String> {
     let Some(dir) = current() else { return Ok(()) };
     let line = match resource {
         Resource::Namespace(name) => format!("namespace {name}\n"),
+        Resource::Interface(interface) => format!("interface {interface}\n"),
         Resource::ControlGroup(path) => format!("cgroup {}\n", path.display()),
     };
     append(&dir, &line).map_err(|e| format!("the record of what this run takes, {}: {e}", dir.display()))
@@ -182,6 +186,10 @@ fn undo(line: &str) -> Option<String> {
         "namespace" if Path::new("/run/netns").join(what).exists() => {
             let output = Command::new("ip").args(["netns", "del", what]).output();
             output.is_ok_and(|output| output.status.success())
+        }
+        "interface" => {
+            let away = Interface::parse(what).filter(Interface::is_away);
+            away.is_some_and(|interface| interface.give_back().is_ok())
         }
         // Only below the directory of control groups.
         "cgroup" => {

@@ -6,6 +6,7 @@ pub mod fingerprint;
 pub mod freeze;
 pub mod handover;
 pub mod huge_pages;
+pub mod interface;
 pub mod lease;
 pub mod turns;
 pub mod wake_cost;

@@ -30,8 +30,8 @@ pub const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
 /// Without a miss for so long, they are warm.
 pub const WARM_UP_LOOK: Duration = Duration::from_millis(200);
 
-/// By how much the share of hits in the exact tier rises at least from look to look while it learns: it learns
-/// a sixteenth of the packets that it does not know, while these are most, and looks up as few.
+/// By how much the share of hits in the exact tier rises at least from look to look while it learns: it
+/// learns a sixteenth of the packets that it does not know, while these are most, and looks up as few.
 const LEARNING: f64 = 0.001;
 
 /// One measurement.
@@ -190,9 +190,9 @@ impl Rig {
         })
     }
 
-    /// Runs until the caches have settled: no misses for a while, and no more and more hits in the exact tier,
-    /// which learns slowly where there are a million flows. It takes as long as that needs, up to some seconds
-    /// of the worker's CPU time.
+    /// Runs until the caches have settled: no misses for a while, and no more and more hits in the exact
+    /// tier, which learns slowly where there are a million flows. It takes as long as that needs, up to
+    /// some seconds of the worker's CPU time.
     pub fn warm_up(&mut self, least: Duration) {
         self.run_for(least);
         let start = Meter::read(self);

@@ -285,7 +285,7 @@ fn set_up(net: &Net, interface: &str) -> Result<(), String> {
 fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     // Taps are made by the ports themselves, and left down.
     let pairs: Vec<usize> = (0..if kind == "afxdp" { IDLE_PORTS } else { 0 }).collect();
-    let net = Net::new(&pairs, false, MTU_USUAL, 1)?;
+    let net = Net::new(&pairs, false, MTU_USUAL, 1, &[])?;
     let ports: Vec<String> = (0..IDLE_PORTS).map(|n| format!("p{n},type={kind},ofport={}", n + 1)).collect();
     let flags: Vec<&str> = ports.iter().flat_map(|p| ["--port", p.as_str()]).collect();
     let daemon = Daemon::crosspoint(Some(&net.switch), &flags)?;

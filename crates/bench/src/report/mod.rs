@@ -90,7 +90,12 @@ pub fn csv(runs: &[Run]) -> Result<String, String> {
 }
 
 fn adds_up(point: &Point) -> String {
-    point.account.as_ref().map(|a| if a.adds_up() { "yes" } else { "no" }).unwrap_or("").to_string()
+    let told = point.account.as_ref().map(|account| match (account.adds_up(), account.is_checked()) {
+        (false, _) => "no",
+        (true, false) => "not checked",
+        (true, true) => "yes",
+    });
+    told.unwrap_or("").to_string()
 }
 
 #[cfg(test)]

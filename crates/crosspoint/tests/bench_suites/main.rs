@@ -4,6 +4,7 @@
 #[path = "../bench_rig/mod.rs"]
 mod bench_rig;
 mod interrupted;
+mod named_interfaces;
 
 use bench_rig::{ONE_AT_A_TIME, assert_adds_up, bench, json, points_in, run, run_with_id};
 use serde_json::Value;

@@ -372,7 +372,7 @@ mod tests {
     }
 
     fn with_stage<T>(test: impl FnOnce(&Stage) -> T) -> T {
-        let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
+        let net = Net::nowhere();
         let places = ["e0", "e1"].map(|n| Place::Interface(n.into())).to_vec();
         test(&Stage {
             net: &net,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn with_setup<T>(topology: &str, flows: u32, is_foreign: bool, then: impl Fn(&Setup) -> T) -> T {
-        let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
+        let net = Net::nowhere();
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
         let (net, sockets, pattern) = (&net, &sockets, &pattern);
