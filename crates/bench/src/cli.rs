@@ -179,7 +179,8 @@ struct RunArgs {
     turns: Option<u32>,
     /// In suites of trials, use these network interfaces in place of a veth pair: the generator's and the
     /// switch's, cabled to each other. Repeat it for each pair that a topology needs. They must not be in
-    /// use: a trial takes them away, and gives them back without addresses and routes.
+    /// use: a trial takes them away, and gives them back without addresses and routes, and with its offloads
+    /// and queues.
     #[arg(long, value_name = "GENERATOR=SWITCH")]
     nic: Vec<Cable>,
     /// Where results go. By default bench-TIME in the current directory.

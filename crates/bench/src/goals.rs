@@ -312,7 +312,9 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
     }
     let peer = |name: &str| run.points.iter().find(|p| p.key() == (goal.suite, name, &point.labels));
     let (figure, values, refused) = match goal.figure {
-        Own(metric) => (metric.to_string(), point.metrics.get(metric)?.values.clone(), None),
+        Own(metric) => {
+            (metric.to_string(), point.metrics.get(metric)?.values.clone(), limited(&[point], metric))
+        }
         ToOther(metric, ..) | ToTenFlows(metric) => {
             let (label, value) = match goal.figure {
                 ToOther(_, label, value) => (label, value),
@@ -321,8 +323,9 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
             let mut labels = point.labels.clone();
             labels.insert(label.into(), value.into());
             let few = run.points.iter().find(|p| p.key() == (goal.suite, "crosspoint", &labels))?;
-            let (many, few) = (point.metrics.get(metric)?, few.metrics.get(metric)?);
-            (goal.figure.name(), ratios(&many.values, &few.values), None)
+            let (of_many, of_few) = (point.metrics.get(metric)?, few.metrics.get(metric)?);
+            let refused = limited(&[point, few], metric);
+            (goal.figure.name(), ratios(&of_many.values, &of_few.values), refused)
         }
         Ratio(metric, name) | Times(metric, name) => {
             let peer = peer(name)?;
@@ -368,6 +371,11 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
         goal: goal.bound.to_string(),
         verdict,
     })
+}
+
+/// Why a figure says nothing of the switch.
+fn limited(points: &[&Point], metric: &str) -> Option<String> {
+    points.iter().find_map(|point| Some(format!("the limit was {}", point.limit_of(metric)?)))
 }
 
 /// Turn by turn if both have the same number, since they alternated; otherwise of the medians.

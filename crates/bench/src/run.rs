@@ -403,7 +403,10 @@ impl Runner<'_> {
                     store.fail(id, &why)?;
                 }
             }
-            estimate.add(id, planned, start.elapsed());
+            // One that was left out took no time, and says nothing about others.
+            if store.has(id) {
+                estimate.add(id, planned, start.elapsed());
+            }
             took.push((start.elapsed(), id));
         }
         took.sort_by_key(|(time, _)| Reverse(*time));

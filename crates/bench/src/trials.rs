@@ -8,7 +8,7 @@ use crate::lab::guest::{self, Rings};
 use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
 use crate::lab::topology::{self, End, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
-use crate::lab::trial::{self, Outcome, Times, Trial};
+use crate::lab::trial::{self, Outcome, Times, Trial, soak};
 use crate::machine::huge_pages::HugePages;
 use crate::result::{MISSES_MAX, Metric, PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
@@ -228,9 +228,13 @@ impl Load {
 
     /// How long it takes if each turn needs two seconds beside its loads, and a search has ten of them.
     pub fn planned(&self, mode: Mode) -> Duration {
-        let Times { turns, seconds } = times(mode);
-        let is_search = trial::list::find(self.trial).is_some_and(Trial::is_search);
-        let loads = if is_search { 10.0 } else { 1.0 };
+        let trial = trial::list::find(self.trial);
+        let Times { turns, seconds } = trial.map_or(times(mode), |trial| trial.times(times(mode)));
+        let loads = match self.trial {
+            "soak" => soak::WINDOWS as f64,
+            _ if trial.is_some_and(Trial::is_search) => 10.0,
+            _ => 1.0,
+        };
         let turns = self.turns.unwrap_or(turns) * self.switches.len().max(1) as u32;
         Duration::from_secs_f64(f64::from(turns) * (2.0 + seconds * loads))
     }
@@ -392,7 +396,7 @@ impl Load {
         let of_ports = topology.ports.iter().filter(is_interface).count();
         let needed = if topology.ports.is_empty() { 1 } else { of_ports };
         let given = self.cables.len();
-        (given > 0 && given < needed).then(|| format!("it takes {needed} cables, and --nic names {given}"))
+        (given > 0 && given < needed).then(|| format!("it needs {needed} cables, and --nic names {given}"))
     }
 
     /// Why a switch cannot have this table, or these changes to it.

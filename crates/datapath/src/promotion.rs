@@ -90,7 +90,7 @@ mod tests {
         };
         const BURSTS: usize = 16_000;
         let few = BURSTS / FEW as usize;
-        let few = few * 9 / 10..few * 11 / 10;
+        let few = few * 8 / 10..few * 12 / 10;
         promotion.looked_up(0, JUDGED_AFTER - 1);
         assert_eq!(used(&mut promotion), BURSTS, "too little is known");
         promotion.looked_up(HITS_MIN - 1, 1);

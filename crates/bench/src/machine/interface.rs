@@ -3,6 +3,7 @@
 //! and what was set by `ethtool`, do not survive that.
 
 use std::fmt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -82,30 +83,39 @@ impl Interface {
         ip(&[&["netns", "exec", &self.namespace, "ethtool"], args].concat())
     }
 
-    /// Moves it back, into the namespace of this process.
-    pub fn give_back(&self) -> Result<(), String> {
+    /// Moves it back, into the namespace of this process, if it is away, and makes it what it was. Returns
+    /// whether it was away. All is tried, whatever fails first.
+    pub fn give_back(&self) -> Result<bool, String> {
         let Interface { namespace, name, original, mac, mtu, is_up } = self;
-        let here = std::process::id().to_string();
-        ip(&["-n", namespace, "link", "set", "dev", name, "down", "promisc", "off"])?;
-        ip(&["-n", namespace, "link", "set", "dev", name, "netns", &here, "name", original])?;
-        ip(&["link", "set", "dev", original, "address", mac, "mtu", &mtu.to_string()])?;
-        if *is_up {
-            ip(&["link", "set", "dev", original, "up"])?;
+        let is_away = self.is_away();
+        if is_away {
+            let here = std::process::id().to_string();
+            ip(&["-n", namespace, "link", "set", "dev", name, "down", "promisc", "off"])?;
+            ip(&["-n", namespace, "link", "set", "dev", name, "netns", &here, "name", original])?;
         }
-        Ok(())
+        let address = ip(&["link", "set", "dev", original, "address", mac]);
+        let mtu = ip(&["link", "set", "dev", original, "mtu", &mtu.to_string()]);
+        let up = if *is_up { ip(&["link", "set", "dev", original, "up"]) } else { Ok(String::new()) };
+        address.and(mtu).and(up).map(|_| is_away)
+    }
+
+    /// What it was called.
+    pub fn original(&self) -> &str {
+        &self.original
     }
 
     /// Whether it is still in a namespace that a run had.
-    pub fn is_away(&self) -> bool {
+    fn is_away(&self) -> bool {
         Path::new("/run/netns").join(&self.namespace).exists()
             && ip(&["-n", &self.namespace, "link", "show", "dev", &self.name]).is_ok()
     }
 }
 
-/// Runs `ip`. Returns what it prints.
+/// Runs `ip`, which Ctrl-C at a terminal does not reach. Returns what it prints.
 fn ip(args: &[&str]) -> Result<String, String> {
     let command = || format!("ip {}", args.join(" "));
-    let output = Command::new("ip").args(args).output().map_err(|e| format!("{}: {e}", command()))?;
+    let output =
+        Command::new("ip").args(args).process_group(0).output().map_err(|e| format!("{}: {e}", command()))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("{}: {}", command(), String::from_utf8_lossy(&output.stderr).trim())),

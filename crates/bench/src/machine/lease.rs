@@ -188,8 +188,11 @@ fn undo(line: &str) -> Option<String> {
             output.is_ok_and(|output| output.status.success())
         }
         "interface" => {
-            let away = Interface::parse(what).filter(Interface::is_away);
-            away.is_some_and(|interface| interface.give_back().is_ok())
+            let interface = Interface::parse(what)?;
+            let is_back = interface.give_back().inspect_err(|why| eprintln!("crosspoint bench: {why}"));
+            return is_back
+                .is_ok_and(|was_away| was_away)
+                .then(|| format!("{kind} {}", interface.original()));
         }
         // Only below the directory of control groups.
         "cgroup" => {

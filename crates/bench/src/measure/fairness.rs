@@ -142,6 +142,7 @@ struct CollideRow {
     ratio: f64,
     runs: u32,
     raw: Vec<f64>,
+    raw_new_flow_cycles: Vec<f64>,
 }
 
 /// The polynomials, reflected.
@@ -227,6 +228,7 @@ pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
             ratio: median(&against(&hits)),
             runs: args.common.runs,
             raw: hits[n].clone(),
+            raw_new_flow_cycles: first[n].clone(),
         });
     }
     args.common.finish(rows, goals)

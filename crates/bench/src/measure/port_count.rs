@@ -48,6 +48,7 @@ struct Row {
     ratio_to_two: f64,
     runs: u32,
     raw: Vec<f64>,
+    raw_ratio_to_two: Vec<f64>,
 }
 
 /// Runs it.
@@ -91,6 +92,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             ratio_to_two: median(&ratios),
             runs: args.common.runs,
             raw,
+            raw_ratio_to_two: ratios,
         });
     }
     args.common.finish(rows, goals)

@@ -45,9 +45,8 @@ fn of_group<'a>(
     all: &[&'a Beside<'a>],
 ) -> Option<Open<'a>> {
     let is_such = |one: &&&Beside| {
-        let medians = [one.ours, one.peer].map(|point| point.metrics[figure].median());
         let is_open = matches!(one.outcome, Outcome::Alike | Outcome::None(_));
-        is_open && one.factor <= 1.0 / ALIKE && medians.iter().all(|median| *median > 0.0)
+        is_open && one.factor <= 1.0 / ALIKE && !is_unknown(one)
     };
     let such: Vec<&Beside> = all.iter().filter(is_such).copied().collect();
     let first = such.first()?;

@@ -66,7 +66,8 @@ fn list(
         let line = match all.len() {
             n if n == such.len() && n == 1 => format!("{words}, {place}, beside {peer}: {by} ({evidence})"),
             n if n == such.len() => {
-                format!("{words}, {place}, beside {peer}: in all {n} loads {by} ({evidence})")
+                let all = if n == 2 { "both".to_string() } else { format!("all {n}") };
+                format!("{words}, {place}, beside {peer}: in {all} loads {by} ({evidence})")
             }
             n => format!("{words}, {place}, beside {peer}: in {} of {n} loads {by} ({evidence})", such.len()),
         };
@@ -98,8 +99,8 @@ fn by_how_much(one: &Beside, is_behind: bool) -> &'static str {
         (_, false) if one.figure == "value" => "it is FACTOR times as good",
         (Some(Question::Cost), true) => "it costs FACTOR times as much",
         (Some(Question::Cost), false) => "the peer costs FACTOR times as much",
-        _ if is_more && is_behind => "the peer has FACTOR times as much",
-        _ if is_more => "it has FACTOR times as much",
+        _ if is_more && is_behind => "the peer has FACTOR times as many",
+        _ if is_more => "it has FACTOR times as many",
         (_, true) if is_time => "it takes FACTOR times as long",
         (_, false) if is_time => "the peer takes FACTOR times as long",
         (_, true) => "it takes FACTOR times as much",
@@ -164,7 +165,7 @@ mod tests {
         assert!(said(points).contains("between interfaces and guests, beside the ovs: it costs 2.00"));
         let rate = ("learned_per_s", "1/s", Better::Higher);
         let text = said(vec![point("crosspoint", 1, rate, &[5.0]), point("ovs", 1, rate, &[60.0])]);
-        assert!(text.contains("beside the ovs: the peer has 12 times as much (by one turn)"), "{text}");
+        assert!(text.contains("beside the ovs: the peer has 12 times as many (by one turn)"), "{text}");
         let time = ("effect_us", "us", Better::Lower);
         let text = said(vec![point("crosspoint", 1, time, &[5.0]), point("ovs", 1, time, &[60.0])]);
         assert!(text.contains("the peer takes 12 times as long"), "{text}");

@@ -226,7 +226,7 @@ fn is_of(key: &str, step: &str) -> bool {
 
 /// The options of a command that say what is measured, in the order of their text.
 fn options(command: &str) -> BTreeSet<String> {
-    const NAMES: [&str; 5] = ["--switch", "--generator", "--traffic", "--workers", "--turns"];
+    const NAMES: [&str; 6] = ["--switch", "--generator", "--traffic", "--workers", "--turns", "--nic"];
     // `--traffic=pcap=FILE`: only what is an option has a value behind the first sign.
     let parts = |word: &'_ str| -> Vec<String> {
         match word.split_once('=').filter(|(name, _)| name.starts_with("--")) {

@@ -91,11 +91,11 @@ pub const SUITES: &[Suite] = &[
         plots: &[
             Plot::new("Busy cycles per packet delivered, 64 bytes", "cycles_per_packet", "flows")
                 .by(&["path", "guest"])
-                .only(&[("size", "64")])
+                .only(&[("size", "64"), ("loss_allowed", "")])
                 .log(),
             Plot::new("Busy cycles per packet delivered, 1518 bytes", "cycles_per_packet", "flows")
                 .by(&["path", "guest"])
-                .only(&[("size", "1518")])
+                .only(&[("size", "1518"), ("loss_allowed", "")])
                 .log(),
         ],
     },

@@ -2,8 +2,8 @@
 
 const VNICS: &str = "A tap device and vhost-user are different kinds of vNIC: the kernel copies each packet to and from a tap, and \
                      a guest with vhost-user shares its memory with the switch. The kernel's own forwarding has taps alone. Both \
-                     kinds stand in one graph, by their guest (tap, or another), and a ratio is given within a kind alone: between \
-                     them it would tell most about the vNIC.";
+                     kinds stand in one graph, by their guest (tap, or another), and a ratio is given within a kind alone: across \
+                     kinds it would mostly tell about the vNIC.";
 
 /// Suites and notes.
 const NOTES: &[(&str, &str)] = &[

@@ -65,7 +65,7 @@ fn the_generator_sends_and_receives_by_af_xdp_too() {
     assert_eq!(points.len(), 1, "{points:?}");
     let point = &points[0];
     assert_eq!(point["conditions"]["generator"], "builtin-xdp", "{point}");
-    assert!(point["account"]["received"].as_u64().unwrap() > 5_000, "{point}");
+    assert!(point["account"]["received"].as_u64().unwrap() > 1_000, "{point}");
     assert!(point["account"]["foreign"] == 0 && point["account"]["duplicated"] == 0, "{point}");
     assert_adds_up(point);
 }
