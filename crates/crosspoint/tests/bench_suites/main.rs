@@ -261,7 +261,7 @@ fn without_root_trials_are_left_out_and_a_run_of_nothing_else_exits_with_3() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // The user nobody may not be able to enter the build directory.
     let copy = dir.path().join("crosspoint");
-    // By another process: a program that is open for writing here, in a child of another test too, would not run.
+    // By another process: what is open for writing here, or in a child of another test, does not run.
     let program = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
     assert!(Command::new("cp").arg(program).arg(&copy).status().unwrap().success());
     let nobody = |steps: &[&str], out: &str| {
