@@ -106,5 +106,6 @@ fn a_flush_keeps_no_burst_waiting_for_more_than_a_step() {
     let left = FLOWS - 1_024 - 64 * BURSTS;
     assert!(idle_turns >= left / 1_024, "{idle_turns} turns for {left} flows");
     home.turn_for(200);
-    assert_eq!(home.dp.worker_stats(0).exact_entries.get(), 1, "that of the bursts, cached anew");
+    // The flow of the bursts is cached anew if its place was reached before the last of them.
+    assert!(home.dp.worker_stats(0).exact_entries.get() <= 1);
 }
