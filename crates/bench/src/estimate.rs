@@ -43,7 +43,7 @@ pub fn words(time: Duration) -> String {
     match time.as_secs() {
         s @ ..=99 => format!("{s} s"),
         s @ ..=7_199 => format!("{} min", s.div_ceil(60)),
-        s => format!("{} h", s.div_ceil(3600)),
+        s => format!("{:.1} h", s as f64 / 3600.0),
     }
 }
 
@@ -71,6 +71,6 @@ mod tests {
     #[test]
     fn a_time_is_told_in_the_unit_that_suits_it() {
         let of = |seconds| words(Duration::from_secs(seconds));
-        assert_eq!([of(99), of(100), of(7_200), of(7_201)], ["99 s", "2 min", "2 h", "3 h"]);
+        assert_eq!([of(99), of(100), of(7_260), of(9_000)], ["99 s", "2 min", "2.0 h", "2.5 h"]);
     }
 }

@@ -26,8 +26,6 @@ enum Figure {
     Times(&'static str, &'static str),
     /// A figure of Crosspoint's in ratio to its own where this label has another value.
     ToOther(&'static str, &'static str, &'static str),
-    /// A figure of Crosspoint's in ratio to its own with 10 flows.
-    ToTenFlows(&'static str),
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +39,7 @@ enum Bound {
 }
 
 use Bound::{AtLeast, AtMost, Median, Never};
-use Figure::{Own, Ratio, Times, ToOther, ToTenFlows};
+use Figure::{Own, Ratio, Times, ToOther};
 
 // Bounds that measurements check by name; those of figures at certain points they look up ([`bound`]).
 
@@ -105,7 +103,7 @@ const SWITCHING: Figure = Ratio("switching_cycles_per_packet", "ovs-dpdk");
 const BUSY: Figure = Times("cycles_per_packet", "ovs-dpdk");
 const RATE: Figure = Ratio("mpps", "ovs-dpdk");
 
-const COST: Figure = ToTenFlows("cycles_per_packet");
+const COST: Figure = ToOther("cycles_per_packet", "flows", "10");
 
 const COLLIDING: &[(&str, &str)] = &[("colliding_under", "crc32|crc32c")];
 const COMPACTION: &[(&str, &str)] = &[("what", "longest transaction during compaction")];
@@ -256,7 +254,6 @@ impl Figure {
         match self {
             Own(metric) | Ratio(metric, _) | Times(metric, _) => metric.into(),
             ToOther(metric, label, value) => format!("{metric} to {label}={value}"),
-            ToTenFlows(metric) => format!("{metric} to ten flows"),
         }
     }
 }
@@ -315,11 +312,7 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
         Own(metric) => {
             (metric.to_string(), point.metrics.get(metric)?.values.clone(), limited(&[point], metric))
         }
-        ToOther(metric, ..) | ToTenFlows(metric) => {
-            let (label, value) = match goal.figure {
-                ToOther(_, label, value) => (label, value),
-                _ => ("flows", "10"),
-            };
+        ToOther(metric, label, value) => {
             let mut labels = point.labels.clone();
             labels.insert(label.into(), value.into());
             let few = run.points.iter().find(|p| p.key() == (goal.suite, "crosspoint", &labels))?;

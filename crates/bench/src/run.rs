@@ -135,15 +135,23 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     any_measured(&wish.wanted.switches, &store, lacking)
 }
 
+/// Measurements with network namespaces of their own.
+const WITH_NAMESPACES: [&str; 2] = ["ports-config", "wake"];
+
 /// Removes the parts that only root can measure, and says why.
 fn without_root(parts: &mut Vec<(String, &Suite, Part)>) -> Vec<String> {
-    let needs_root = |part: &Part| matches!(part, Part::Load(_));
+    let needs_root = |part: &Part| match part {
+        Part::Load(_) => true,
+        Part::Measure(measure) => WITH_NAMESPACES.contains(&measure.what),
+        Part::Builds => false,
+    };
     let mut suites: Vec<&str> =
         parts.iter().filter(|(.., part)| needs_root(part)).map(|(_, suite, _)| suite.name).collect();
     suites.dedup();
     parts.retain(|(.., part)| !needs_root(part));
-    let why =
-        |suite| format!("trials of {suite} were not run: they make network namespaces, run this as root");
+    let why = |suite| {
+        format!("{suite} was not measured, or in part: it takes network namespaces, which are root's")
+    };
     suites.into_iter().map(why).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::lab::guest::{self, Rings};
 use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
 use crate::lab::topology::{self, End, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
-use crate::lab::trial::{self, Outcome, Times, Trial, soak};
+use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::machine::huge_pages::HugePages;
 use crate::result::{MISSES_MAX, Metric, PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
@@ -230,11 +230,7 @@ impl Load {
     pub fn planned(&self, mode: Mode) -> Duration {
         let trial = trial::list::find(self.trial);
         let Times { turns, seconds } = trial.map_or(times(mode), |trial| trial.times(times(mode)));
-        let loads = match self.trial {
-            "soak" => soak::WINDOWS as f64,
-            _ if trial.is_some_and(Trial::is_search) => 10.0,
-            _ => 1.0,
-        };
+        let loads = f64::from(trial.map_or(1, Trial::loads));
         let turns = self.turns.unwrap_or(turns) * self.switches.len().max(1) as u32;
         Duration::from_secs_f64(f64::from(turns) * (2.0 + seconds * loads))
     }

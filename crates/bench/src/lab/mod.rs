@@ -3,6 +3,7 @@
 
 pub mod bed;
 pub mod cable;
+pub mod drops;
 pub mod generator;
 pub mod guest;
 pub mod limit;

@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             if flows == 10 {
                 ours_at_ten = Some(ours.raw.clone());
             }
-            let flat = goal(args.rules, flows, "cycles_per_packet to ten flows");
+            let flat = goal(args.rules, flows, "cycles_per_packet to flows=10");
             if let (Some(ten), Some(goal)) = (&ours_at_ten, flat) {
                 let ratios: Vec<f64> = ours.raw.iter().zip(ten).map(|(all, ten)| all / ten).collect();
                 goals.at_most(&format!("{flows} flows {order:?} in ratio to ten"), &ratios, goal);

@@ -139,7 +139,7 @@ fn flatness(rows: &[Row], size: u16, goals: &mut Goals) {
     let ours =
         |flows: usize| rows.iter().find(|r| r.switch == "crosspoint" && (r.size, r.flows) == (size, flows));
     let (Some(few), Some(many)) = (ours(10), ours(10_000)) else { return };
-    let Some(goal) = goal(many, "cycles_per_packet to ten flows") else { return };
+    let Some(goal) = goal(many, "cycles_per_packet to flows=10") else { return };
     let ratios: Vec<f64> = many.raw.iter().zip(&few.raw).map(|(many, few)| many / few).collect();
     goals.at_most(&format!("{size} bytes: cost of 10,000 flows in ratio to 10"), &ratios, goal);
 }

@@ -77,7 +77,7 @@ impl Generator for Trex {
 
     fn caution(&self) -> Option<&'static str> {
         Some(
-            "trex is driven as its documentation says, which has been tried with a stand-in alone: check its figures",
+            "trex is driven as its documentation says, which was tried only with a stand-in: check its figures",
         )
     }
 

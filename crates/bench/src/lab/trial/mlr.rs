@@ -52,21 +52,25 @@ impl Trial for Mlr {
             let (mut best, mut limits): (Option<Offered>, _) = (None, [None, None]);
             for (share, tries) in PHASES {
                 for (n, (allowed, _)) in GOALS.iter().enumerate() {
-                    let try_once = |rate: f64| -> Result<bool, String> {
+                    let try_once = |rate: f64| -> Result<(bool, Offered), String> {
                         let seconds = times.seconds * share;
                         let rate = Some(rate.max(1.0) as u64);
                         let offered = offer_in_time(bed, &Load { rate, seconds, ..load.clone() })?;
-                        let loss = offered.sent.account.loss();
-                        // The last try that lost too much is the one just above the rate that is found.
-                        if loss > *allowed {
+                        Ok((offered.sent.account.loss() <= *allowed, offered))
+                    };
+                    let mut decided = agreed(tries, try_once);
+                    let is_good = |rate: f64| -> Result<bool, String> {
+                        let (is_good, offered) = decided(rate)?;
+                        // The last rate that is not good is the one just above the rate that is found.
+                        if !is_good {
                             limits[n] = of_loss(&offered, *allowed);
                         }
-                        if *allowed == 0.0 && loss == 0.0 || best.is_none() {
+                        if *allowed == 0.0 && is_good || best.is_none() {
                             best = Some(offered);
                         }
-                        Ok(loss <= *allowed)
+                        Ok(is_good)
                     };
-                    bounds[n] = narrow(bounds[n], top, agreed(tries, try_once))?;
+                    bounds[n] = narrow(bounds[n], top, is_good)?;
                     if bounds[n].0 >= top * RAISED_MAX {
                         limits[n] = Some(HIGHEST.into());
                     }
@@ -101,17 +105,21 @@ pub fn highest(bed: &mut Bed, load: &Load, seconds: f64) -> Result<(f64, Option<
     }
 }
 
-/// A rate is tried until so many tries of it agree.
-fn agreed(
+/// A rate is tried until so many tries of it agree: whether they were good, and the last of them.
+fn agreed<T>(
     tries: u32,
-    mut try_once: impl FnMut(f64) -> Result<bool, String>,
-) -> impl FnMut(f64) -> Result<bool, String> {
+    mut try_once: impl FnMut(f64) -> Result<(bool, T), String>,
+) -> impl FnMut(f64) -> Result<(bool, T), String> {
     move |rate| {
-        let (mut good, mut bad) = (0, 0);
-        while good < tries && bad < tries {
-            if try_once(rate)? { good += 1 } else { bad += 1 }
+        let mut counts = [0, 0];
+        loop {
+            let (is_good, tried) = try_once(rate)?;
+            let count = &mut counts[usize::from(is_good)];
+            *count += 1;
+            if *count >= tries {
+                return Ok((is_good, tried));
+            }
         }
-        Ok(good == tries)
     }
 }
 
@@ -203,12 +211,14 @@ mod tests {
         // Every third try loses a frame whatever the rate, and every fifth beyond the capacity loses none.
         let unsteady = |rate: f64| {
             tries += 1;
-            Ok(if rate <= 613.0 { tries % 3 != 0 } else { tries % 5 == 0 })
+            Ok((if rate <= 613.0 { tries % 3 != 0 } else { tries % 5 == 0 }, ()))
         };
-        let (low, high) = narrow((600.0, 620.0), 1000.0, agreed(2, unsteady)).unwrap();
+        let mut decided = agreed(2, unsteady);
+        let (low, high) = narrow((600.0, 620.0), 1000.0, |rate| Ok(decided(rate)?.0)).unwrap();
         assert!(low <= 613.0 && 613.0 <= high && high - low <= WIDTH * high, "{low} {high}");
-        let mut once = [true, false, true, false].into_iter();
-        let mut is_good = agreed(1, |_| Ok(once.next().unwrap()));
-        assert!(is_good(1.0).unwrap() && !is_good(1.0).unwrap());
+        // The try that is told is one of those that agree.
+        let mut tries = [true, false, true, false, true, false].into_iter().zip(0..);
+        let mut decided = agreed(2, |_| Ok(tries.next().unwrap()));
+        assert_eq!([decided(1.0), decided(1.0)], [Ok((true, 2)), Ok((false, 5))]);
     }
 }

@@ -64,6 +64,11 @@ pub trait Trial: Sync {
         false
     }
 
+    /// About how many loads it offers in a turn.
+    fn loads(&self) -> u32 {
+        if self.is_search() { 10 } else { 1 }
+    }
+
     /// How long and how often it runs where others take the usual times.
     fn times(&self, usual: Times) -> Times {
         usual

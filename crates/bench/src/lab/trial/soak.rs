@@ -16,7 +16,7 @@ use crate::stats::student_quantile;
 use std::collections::BTreeMap;
 
 /// Windows of a trial.
-pub const WINDOWS: usize = 5;
+const WINDOWS: usize = 5;
 /// Their lengths in seconds, and those of other trials' turns from which they are for a soak of ten minutes,
 /// and for one of two hours. Shorter ones only show that all runs.
 const WINDOW_S: [(f64, f64); 2] = [(10.0, 1440.0), (1.0, 120.0)];
@@ -37,6 +37,10 @@ pub struct Soak;
 impl Trial for Soak {
     fn name(&self) -> &'static str {
         "soak"
+    }
+
+    fn loads(&self) -> u32 {
+        WINDOWS as u32
     }
 
     /// One turn: it has windows of its own.
