@@ -56,7 +56,7 @@ pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
             let refused = [a, b].into_iter().find(|path| !is_program(&path.to_string_lossy()));
             if let Some(path) = refused {
                 let path = path.display();
-                return Err(Failure::Usage(format!("{path} is no program: give two runs or two builds")));
+                return Err(Failure::Usage(format!("{path} is not a program: give two runs or two builds")));
             }
             builds(&Session::open()?, a, b, ROUNDS)?
         }
@@ -585,6 +585,6 @@ mod tests {
     fn what_is_no_program_is_no_build() {
         let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         let error = run(file, file).unwrap_err();
-        assert!(error.code() == 2 && error.to_string().contains("is no program"), "{error}");
+        assert!(error.code() == 2 && error.to_string().contains("is not a program"), "{error}");
     }
 }

@@ -46,7 +46,9 @@ pub fn ovsdb_log(input: &[u8]) {
     ] {
         match storage::read(&&log[..cut], &mut ids) {
             Ok(torn) => assert!(torn.size <= cut as u64),
-            Err(OpenError::Corrupt { damage, next }) => panic!("{damage} is no interrupted write? {next}"),
+            Err(OpenError::Corrupt { damage, next }) => {
+                panic!("{damage} is not an interrupted write? {next}")
+            }
             // Nothing of a first record, or not all of it.
             Err(_) => assert_eq!(raw_records(&log[..cut]), 0),
         }

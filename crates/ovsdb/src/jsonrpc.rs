@@ -212,7 +212,7 @@ impl<'a> Received<'a> {
         Ok(Received::Other(match (method, params, result, error) {
             (Some(Text(method)), Some(params), None, None) => {
                 if !params.get().starts_with('[') {
-                    return bad("\"params\" is no array");
+                    return bad("\"params\" is not an array");
                 }
                 match id {
                     Value::Null => {
@@ -366,7 +366,7 @@ mod tests {
             ("{\"method\":\"m\",\"params\":[],\"id\":1e999}", "error parsing stream"),
             ("{}", "a reply without"),
             ("{\"method\":\"m\",\"id\":1}", "without \"params\""),
-            ("{\"method\":\"m\",\"params\":{},\"id\":1}", "no array"),
+            ("{\"method\":\"m\",\"params\":{},\"id\":1}", "not an array"),
             ("{\"method\":1,\"params\":[],\"id\":1}", "invalid type"),
             ("{\"method\":\"m\",\"params\":[],\"result\":1,\"id\":1}", "both a request and a reply"),
             ("{\"result\":1,\"error\":1,\"id\":1}", "both a result and an error"),

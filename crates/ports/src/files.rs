@@ -39,7 +39,7 @@ impl FileDirs {
             let is = |why: &dyn std::fmt::Display| format!("{}: {}", path.display(), base::os_text(&why));
             let real = path.canonicalize().map_err(|e| is(&e))?;
             if !real.is_dir() {
-                return Err(is(&"is no directory"));
+                return Err(is(&"is not a directory"));
             }
             Ok(Dir { given: std::path::absolute(&path).map_err(|e| is(&e))?, real })
         };
@@ -257,7 +257,7 @@ mod tests {
             drop(allowed.create(dir.join("x").to_str().unwrap()).unwrap());
         }
         assert!(FileDirs::new([real.join("none")]).unwrap_err().contains("none: No such file"));
-        assert!(FileDirs::new([real.join("x")]).unwrap_err().contains("x: is no directory"));
+        assert!(FileDirs::new([real.join("x")]).unwrap_err().contains("x: is not a directory"));
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn follow(
         return Err("leads nowhere");
     }
     let Some(anchor) = anchor else { return Ok(()) };
-    let document = files.iter().find(|file| file.path == path).ok_or("names an anchor in what is no text")?;
+    let document =
+        files.iter().find(|file| file.path == path).ok_or("names an anchor in what is not text")?;
     if anchors(&document.text).contains(anchor) { Ok(()) } else { Err("names a heading that is not there") }
 }
 

@@ -69,7 +69,7 @@ fn fault(line: &str, targets: &[&str]) -> Option<String> {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
     });
     if !(is_assignment || COMMANDS.contains(&first) || KEYWORDS.contains(&first)) {
-        return Some(format!("\"{first}\" is no command (crates/tidy/src/shell.rs lists them)"));
+        return Some(format!("\"{first}\" is not a known command (crates/tidy/src/shell.rs lists them)"));
     }
     let (command, comment) = line.split_once(" # ").unwrap_or((line, ""));
     if comment.contains(" # ") {
@@ -78,7 +78,7 @@ fn fault(line: &str, targets: &[&str]) -> Option<String> {
     if first == "make" {
         let unknown =
             command.split_whitespace().skip(1).find(|word| !targets.contains(word) && !word.contains('='));
-        return unknown.map(|word| format!("\"{word}\" is no target of the Makefile"));
+        return unknown.map(|word| format!("\"{word}\" is not a target of the Makefile"));
     }
     None
 }
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(
             problems("README.md", wrapped),
             [
-                "README.md:4: in a block of commands, \"figures\" is no command (crates/tidy/src/shell.rs lists them)"
+                "README.md:4: in a block of commands, \"figures\" is not a known command (crates/tidy/src/shell.rs lists them)"
             ]
         );
         let swallowed = "    make demo     # builds make test     # tests\n";
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(problems("README.md", "Text.\n\n    words in a block\n").len(), 1);
         assert_eq!(
             problems("a.md", "    make tests\n"),
-            ["a.md:1: in a block of commands, \"tests\" is no target of the Makefile"]
+            ["a.md:1: in a block of commands, \"tests\" is not a target of the Makefile"]
         );
     }
 

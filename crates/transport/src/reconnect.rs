@@ -363,7 +363,11 @@ mod tests {
         assert_eq!(reconnect.run(now), Some(Action::Connect));
         reconnect.connected(now);
         reconnect.disconnected(now + seconds(7), None);
-        assert_eq!(reconnect.backoff(), seconds(8), "seven seconds are no good connection after eight");
+        assert_eq!(
+            reconnect.backoff(),
+            seconds(8),
+            "seven seconds do not make a good connection after eight"
+        );
         now = reconnect.deadline().unwrap();
         assert_eq!(reconnect.run(now), Some(Action::Connect));
         reconnect.connected(now);
@@ -375,7 +379,7 @@ mod tests {
         assert_eq!(reconnect.run(now), Some(Action::Connect));
         reconnect.connected(now);
         reconnect.disconnected(now + seconds(10), Some(SILENT));
-        assert_eq!(reconnect.backoff(), seconds(2), "a peer that accepts and says nothing is no good one");
+        assert_eq!(reconnect.backoff(), seconds(2), "a peer that accepts and says nothing is not a good one");
     }
 
     #[test]

@@ -56,8 +56,8 @@ const OPEN: &str = "
 ### Where a peer's median is better, and nothing is concluded
 
 Here the peer's median is better by more than 10 %, and either no difference is shown or the two cannot be
-compared, for the reason in the last column. They are no losses that are shown, and no figures to quote: they
-say where one may hide. Above each table is why the peer may be better.
+compared, for the reason in the last column. These are neither proven losses nor figures to quote: they show
+where a loss may hide. Above each table is why the peer may be better.
 ";
 
 const DIFFERS: &str = "
@@ -404,7 +404,7 @@ fn not_concluded<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<
     by_reason.sort_by_key(|(why, _)| *why != reasons::UNKNOWN);
     for (why, rows) in by_reason {
         let _ = writeln!(text, "\n**Reason**: {why}.\n");
-        *text += "| suite | figure | peer | in so many loads | times as bad | why nothing is concluded |\n\
+        *text += "| suite | figure | peer | loads | times as bad | why nothing is concluded |\n\
                   |---|---|---|---:|---:|---|\n";
         for one in rows {
             let (count, times, why) = (one.count(), one.times(), one.why());

@@ -68,7 +68,7 @@ fn warnings(runs: &[Run]) -> Markup {
                     @for warning in left_out::warnings(std::slice::from_ref(run)) { li { (warning) } }
                     @if limited(run) > 0 {
                         li { (limited(run)) " points are marked: the switch was not the limit, or the packets do not add up. "
-                            "Their rates are no figures of the switch's." }
+                            "Their rates say nothing about the switch." }
                     }
                     @for point in &run.points {
                         @for said in point.verdicts.iter().filter(|said| point.warnings.contains(said)) {
@@ -146,9 +146,9 @@ fn not_concluded(runs: &[Run]) -> Markup {
     html! { @if !all.is_empty() {
         section #open {
             h2 { "Where a peer's median is better, and nothing is concluded" }
-            p { "By more than 10 %. These are no losses that are shown, and no figures to quote: they say where one may hide." }
+            p { "By more than 10 %. These are neither proven losses nor figures to quote: they show where a loss may hide." }
             div.scroll { table {
-                (head(&["Suite", "Figure", "Peer", "In so many loads", "Times as bad", "Why nothing is concluded", "Why it may be"]))
+                (head(&["Suite", "Figure", "Peer", "Loads", "Times as bad", "Why nothing is concluded", "Why it may be"]))
                 tbody { @for one in &all { tr {
                     td { (one.suite) } td { (one.figure) } td { (one.peer) } td { (one.count()) } td { (one.times()) }
                     td { (one.why()) } td { (one.reason) }

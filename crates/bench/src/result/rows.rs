@@ -193,7 +193,7 @@ impl RowFile {
         let name = words.next().unwrap_or_default();
         let Some((_, suite, first)) = MEASUREMENTS.iter().find(|(measurement, ..)| *measurement == name)
         else {
-            return Err(format!("the command of its rows is no benchmark that is known: {}", self.command));
+            return Err(format!("the command of its rows is not a known benchmark: {}", self.command));
         };
         Ok(self.rows.iter().map(|row| self.point(suite, first, row)).collect())
     }

@@ -67,11 +67,11 @@ pub const SUITES: &[Suite] = &[
             Plot::bars("Transactions per second, and of how many clients", "value")
                 .by(&["what", "n"])
                 .only(&[("unit", "/s")]),
-            Plot::new("Milliseconds until the last of so many monitors knows a change", "value", "n")
+            Plot::new("Milliseconds until all monitors know a change", "value", "n")
                 .by(&["unit"])
                 .only(&[("what", "until all monitors know a change")])
                 .log(),
-            Plot::bars("Seconds until it has started with a file of so many interfaces", "value")
+            Plot::bars("Seconds to start, by interfaces in the database", "value")
                 .by(&["n"])
                 .only(&[("what", "start")]),
             Plot::bars("Megabytes then", "value").by(&["n"]).only(&[("what", "memory after start")]),

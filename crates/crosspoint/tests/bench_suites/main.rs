@@ -418,7 +418,10 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         (&["run", "p2p", "--quick", "--out", "/etc/passwd"], "--out /etc/passwd is a file: give a directory"),
         (&["run", "p2p", "--quick", "--out", "/proc/x"], "give a directory that you may write in"),
         (&["compare", "/bin/true", "/bin/true"], "/bin/true wrote no results"),
-        (&["run", "p2p", "--switch", "crosspoint@/etc/passwd", "--out", out], "is no program: give the path"),
+        (
+            &["run", "p2p", "--switch", "crosspoint@/etc/passwd", "--out", out],
+            "is not a program: give the path",
+        ),
         (
             &["run", "p2p.exact", "pvp", "--switch", "bridge", "--out", out],
             "no step that was named measures bridge; suites that do: io-loop, forwarding-table, ",

@@ -217,5 +217,5 @@ pub fn says_the_same_of_both(protocol: &str, left_out: &[&str]) {
     assert!(differences.is_empty(), "{protocol}:\n{}", differences.join("\n"));
     let flows = ours.iter().find(|(what, _)| what == "flow").and_then(|(_, said)| said.clone());
     let count = flows.as_ref().and_then(Value::as_array).map_or(0, Vec::len);
-    assert!(count >= 4, "it was no comparison of nothing: {flows:?}");
+    assert!(count >= 4, "too few flows to compare: {flows:?}");
 }

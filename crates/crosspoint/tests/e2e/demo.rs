@@ -106,7 +106,7 @@ fn row(text: &str, first: &[&str]) -> Vec<String> {
 
 fn number(cell: &str) -> f64 {
     let plain = cell.trim_end_matches(" %").replace(',', "");
-    plain.parse().unwrap_or_else(|_| panic!("{cell:?} is no number"))
+    plain.parse().unwrap_or_else(|_| panic!("{cell:?} is not a number"))
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
         (&["--bridge", "br0", "--port", "p1,type=dummy", "--port", "p1,type=dummy"], "p1 is given twice"),
         (&["--port", "p1,type=dummy"], "add --bridge NAME"),
         (&["--bridge", "br0", "--workers", "0"], "1 to 256"),
-        (&["--bridge", "br0", "--pmd-cpu-mask", "xyz"], "no mask of processors"),
+        (&["--bridge", "br0", "--pmd-cpu-mask", "xyz"], "not a CPU mask"),
         (&["--bridge", "br0", "--verbose", "nonesuch:dbg"], "no destination, level, or module"),
         (&["--no-such-flag"], "--no-such-flag"),
     ] {

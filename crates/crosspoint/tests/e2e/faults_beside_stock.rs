@@ -13,7 +13,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("half a property of a bundle of 1.3", "0404001c00000002 4f4e4600000008fc 0000000200000003 00000000"),
     ("half a property of connections", "0204001c00000002 0000232000000020 1102000000000000 d7d7d7d7"),
     (
-        "a flow of a length that is no multiple of 8, of an unknown match",
+        "a flow of a length that is not a multiple of 8, of an unknown match",
         "050e005c0000000600000000000000050000000000000007ff03000000008000ffffffff00000002ffffffff000000000001\
          002880000a028600000100dd800014013a80003a018780003e1000000000000000000000000000000000",
     ),
@@ -88,7 +88,7 @@ const REQUESTS: &[(&str, &str)] = &[
          ffffffffffffffffffffffff00000000 0001000400000000 0004001000000000 00fe000800000000",
     ),
     (
-        "a packet whose actions are no whole words",
+        "a packet whose actions are not whole words",
         "040d002800000002ffffffff00000001 0004000000000000 0000000800000000 00000000",
     ),
     (
@@ -321,7 +321,7 @@ const REQUESTS: &[(&str, &str)] = &[
         "0604004000000002000023200000000d 0000000000000000 0001000000000064ffffffffffff0000 0000000000000000",
     ),
     (
-        "a bundle that loads what is no field, by an unknown algorithm",
+        "a bundle that loads what is not a field, by an unknown algorithm",
         "040e006000000002000000000000000000000000000000000000000000000005ffffffffffffffffffffffff00000000\
          00010004000000000004002800000000ffff002000002320000d00090000000000000000000000000000000000000000",
     ),

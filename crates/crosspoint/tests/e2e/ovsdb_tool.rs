@@ -451,7 +451,7 @@ fn damaged_logs_are_shown_up_to_the_damage() {
     assert!(warning.contains("interrupted write"), "{warning}");
     let (code, _, message) = rig.told(Ours, &["query", "damaged.db", EVERYTHING]);
     assert_eq!(code, Some(1));
-    assert!(message.contains("so this is no interrupted write"), "{message}");
+    assert!(message.contains("so this is not an interrupted write"), "{message}");
 }
 
 #[test]

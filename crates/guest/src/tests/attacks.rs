@@ -473,7 +473,7 @@ fn attacks_by_messages_cost_their_own_port_alone() {
             ("a ring of too many descriptors", Disabled("no possible size"), |a| {
                 let _ = a.guest.front_end.say_state(request::SET_VRING_NUM, 1, 65_536);
             }),
-            ("a ring whose size is no power of two", Disabled("no power of two"), |a| {
+            ("a ring whose size is not a power of two", Disabled("not a power of two"), |a| {
                 let _ = a.guest.front_end.say_state(request::SET_VRING_NUM, 1, 63);
             }),
             ("memory without descriptors", Disabled("0 file descriptors"), |a| {
@@ -557,11 +557,11 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
                 a.say_with(SET_INFLIGHT_FD, &[0; 24], &[file.as_fd()]);
             }),
-            ("a file for a channel", Disabled("no Unix socket"), |a| {
+            ("a file for a channel", Disabled("not a Unix socket"), |a| {
                 let file = tempfile::tempfile().unwrap();
                 a.say_with(request::SET_BACKEND_REQ_FD, &[], &[file.as_fd()]);
             }),
-            ("a file for a notifier", Disabled("no eventfd"), |a| {
+            ("a file for a notifier", Disabled("not an eventfd"), |a| {
                 let file = tempfile::tempfile().unwrap();
                 a.say_with(request::SET_VRING_KICK, &1u64.to_le_bytes(), &[file.as_fd()]);
             }),

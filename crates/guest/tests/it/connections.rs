@@ -25,7 +25,7 @@ fn a_port_is_connected_when_the_guests_device_is_ready_and_no_sooner() {
     let mut asking = UnixStream::connect(&path).unwrap();
     asking.write_all(&encode(request::GET_FEATURES, false, false, &[])).unwrap();
     asking.read_exact(&mut [0; 20]).unwrap();
-    assert_eq!(status(), "disconnected", "somebody who says nothing is no device");
+    assert_eq!(status(), "disconnected", "a silent peer is not a device");
     assert_eq!(told(&port, "features"), None);
     drop((silent, asking));
     let mut guest = Guest::connect(&path, &GuestConfig::default()).unwrap();

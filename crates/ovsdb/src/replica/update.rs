@@ -83,7 +83,7 @@ impl Replica {
                 let table = schema.find(&name).ok_or_else(|| wrong(format!("no table is called {name}")))?;
                 let rows = rows.into_iter().map(|(uuid, update)| match Uuid::parse(&uuid) {
                     Some(uuid) => Ok((uuid, update)),
-                    None => Err(wrong(format!("\"{uuid}\" is no UUID"))),
+                    None => Err(wrong(format!("\"{uuid}\" is not a valid UUID"))),
                 });
                 Ok((table, rows.collect::<Result<_, Error>>()?))
             })

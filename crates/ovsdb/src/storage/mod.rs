@@ -148,8 +148,8 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Corrupt { damage, next } => write!(
                 f,
-                "{damage}; a whole record follows at offset {next}, so this is no interrupted write: restore a backup, \
-                 or cut a copy of the file off at offset {} and lose what follows",
+                "{damage}; a whole record follows at offset {next}, so this is not an interrupted write: restore a \
+                 backup, or cut a copy of the file off at offset {} and lose what follows",
                 damage.offset
             ),
             OpenError::Record { offset, index, error } => {

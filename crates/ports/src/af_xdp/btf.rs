@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_function_is_found_behind_types_of_every_length() {
         assert_eq!(find_function(&sample(), b"wanted"), Some(3));
-        assert_eq!(find_function(&sample(), b"other"), None, "a structure is no function");
+        assert_eq!(find_function(&sample(), b"other"), None, "a structure is not a function");
         assert_eq!(find_function(&sample(), b"want"), None);
     }
 

@@ -60,7 +60,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Record<'_>>, String> {
         let word = |at: usize| read([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let len = word(8) as usize;
         if len > FRAME_LEN_MAX {
-            return Err(format!("{}: {len} bytes are no frame", place()));
+            return Err(format!("{}: {len} bytes are not a frame", place()));
         }
         let frame = rest.get(..len).ok_or_else(|| format!("{}: cut off", place()))?;
         let time_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * fraction_ns;

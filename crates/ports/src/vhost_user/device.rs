@@ -374,7 +374,7 @@ impl Device {
                 .map(|packed| Ring::packed(packed, usize::from(size), parts))
         } else {
             if !config.num.is_power_of_two() {
-                return Err(DeviceError::Protocol("a split ring whose size is no power of two"));
+                return Err(DeviceError::Protocol("a split ring whose size is not a power of two"));
             }
             let has_event_idx = self.features & d::EVENT_IDX != 0;
             Split::new(memory, addr, size, has_event_idx)
@@ -445,7 +445,7 @@ fn memory(fd: Given) -> Result<OwnedFd, DeviceError> {
 }
 
 fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
-    fd.unix_socket().ok_or(DeviceError::Protocol("a channel for requests that is no Unix socket"))
+    fd.unix_socket().ok_or(DeviceError::Protocol("a channel for requests that is not a Unix socket"))
 }
 
 /// A descriptor for notifications in either direction. It must be an eventfd: a worker notifies through it,
@@ -453,7 +453,7 @@ fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
 /// way (see `doorbell`).
 fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };
-    let fd = fd.eventfd().ok_or(DeviceError::Protocol("a notifier that is no eventfd"))?;
+    let fd = fd.eventfd().ok_or(DeviceError::Protocol("a notifier that is not an eventfd"))?;
     let made_so = fcntl_getfl(&fd).and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
     made_so.map_err(refused("set up a guest's notifier"))?;
     Ok(Some(Arc::new(fd)))

@@ -473,7 +473,7 @@ fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
         return Some(format!("{shown}: there is no directory {}", dir.display()));
     }
     let is_other = std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
-    is_other.then(|| format!("{shown} is no socket"))
+    is_other.then(|| format!("{shown} is not a socket"))
 }
 
 /// The protocol thread's work.

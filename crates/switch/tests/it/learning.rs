@@ -181,7 +181,7 @@ fn limits_hold_and_the_result_says_so() {
     assert_eq!(r.packet(&packet(2, 0xb, 1), 0), [out(1)]);
     assert_ne!(r.packet(&packet(2, 0xc, 1), 0), [out(1)]);
     assert_eq!(r.rules(1).len(), 2);
-    assert_eq!(r.packet(&packet(2, 0xa, 1), 0), [out(1)], "one that is there is no new one");
+    assert_eq!(r.packet(&packet(2, 0xa, 1), 0), [out(1)], "one that is there is not new");
     r.delete(1);
     assert_eq!(r.packet(&packet(2, 0xc, 1), 0), [out(1)]);
 }

@@ -184,7 +184,7 @@ fn a_rule_in_the_place_of_another_counts_anew_and_inherits_when_that_was_last_us
         r.control.expire(8_900, &used);
         assert_eq!(count(&r), 1, "{resets}: it was used at 4,000");
         r.control.expire(9_000, &used);
-        assert_eq!(count(&r), 0, "{resets}: being added again is no use");
+        assert_eq!(count(&r), 0, "{resets}: being added again must not count as use");
         let retired = r.control.take_retired_slots();
         assert_eq!(retired.slots().last(), Some(&first), "given up first, and final first");
         r.control.recycle_slots(retired);

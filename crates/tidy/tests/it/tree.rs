@@ -2,7 +2,9 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{Problems, circles, components, leftovers, limits, links, ranks, shell, tests_named, uses};
+use tidy::{
+    Problems, circles, components, leftovers, limits, links, ranks, shell, tests_named, uses, wording,
+};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -88,6 +90,11 @@ fn no_file_of_shipping_code_is_too_long() {
 #[test]
 fn no_line_of_prose_or_comment_is_too_wide() {
     none(limits::too_wide(&files(), limits::TOO_WIDE));
+}
+
+#[test]
+fn no_message_says_that_a_thing_is_no_other_thing() {
+    none(wording::is_no(&files()));
 }
 
 #[test]

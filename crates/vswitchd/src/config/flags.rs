@@ -73,12 +73,13 @@ impl Flag {
         let ok = |c: char| c.is_ascii_graphic() && !"/\\\"".contains(c);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.chars().all(ok) {
             return Err(format!(
-                "\"{name}\" is no name: 1 to {NAME_BYTES_MAX} characters without blanks, slashes and quotes"
+                "\"{name}\" is not a valid name: 1 to {NAME_BYTES_MAX} characters without blanks, slashes and quotes"
             ));
         }
         let mut flag = Flag { name: name.into(), pairs: Vec::new() };
         for part in parts.filter(|p| !p.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("\"{part}\" is no key=value"))?;
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| format!("\"{part}\": expected key=value"))?;
             let key = key.trim();
             if flag.value(key).is_some() {
                 return Err(format!("{key} is given twice"));
@@ -339,9 +340,9 @@ mod tests {
         let names = ports::driver("null").unwrap().option_names().join(", ");
         let unknown = format!("unknown option sise: ports of type null take {names}");
         for (bridge, port, part) in [
-            ("br0", "", "is no name"),
-            ("br0", "a name", "is no name"),
-            ("br0", "../etc", "is no name"),
+            ("br0", "", "is not a valid name"),
+            ("br0", "a name", "is not a valid name"),
+            ("br0", "../etc", "is not a valid name"),
             ("br0", "p1,ofport=65280", "1 to 65279"),
             ("br0", "p1,ofport=x", "1 to 65279"),
             ("br0", "p1,type", "key=value"),

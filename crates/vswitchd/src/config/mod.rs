@@ -135,7 +135,7 @@ const CPUS_MAX: usize = 8_192;
 /// The processors in a mask with the syntax of `pmd-cpu-mask`: hexadecimal, the lowest bit is processor 0.
 pub fn cpu_mask(text: &str) -> Result<Vec<usize>, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    let wrong = || format!("\"{text}\" is no mask of processors: expected hexadecimal digits, not all zero");
+    let wrong = || format!("\"{text}\" is not a CPU mask: expected hexadecimal digits, not all zero");
     let digits = digits.trim_start_matches('0');
     if digits.len() > CPUS_MAX / 4 {
         return Err(format!("a mask of processors names those up to {} at most", CPUS_MAX - 1));

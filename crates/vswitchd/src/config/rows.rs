@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
         let why_not = if !is_bridge_name(&name) {
             self.reading.warnings.insert(format!("ignoring bridge with invalid name \"{name}\""));
             Some(format!(
-                "\"{name}\" is no name for a bridge: 1 to {BRIDGE_NAME_BYTES_MAX} characters, no blank or slash"
+                "\"{name}\" is not a bridge name: 1 to {BRIDGE_NAME_BYTES_MAX} characters, no blank or slash"
             ))
         } else if self.reading.wanted.bridges.contains_key(&name) {
             Some("another bridge has the same name".into())

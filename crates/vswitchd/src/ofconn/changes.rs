@@ -108,7 +108,7 @@ impl Vswitch {
             LongKind::FlowMod(fm) => Single::Flow(fm.clone()),
             LongKind::GroupMod { change, .. } => Single::Group(change.clone()),
             LongKind::MeterDelete(change) => Single::MeterDelete(change.clone()),
-            LongKind::Bundle(_) => unreachable!("a bundle is no single change"),
+            LongKind::Bundle(_) => unreachable!("a bundle is not a single change"),
         };
         self.change_tables(bridge, conn, request, what, Arc::new(One(bridge, single)), steps)
     }

@@ -145,6 +145,6 @@ fn halved(body: StatsBody) -> Result<[StatsBody; 2], StatsBody> {
         StatsBody::GroupDesc(list) => split(list, StatsBody::GroupDesc),
         StatsBody::Meter(list) => split(list, StatsBody::Meter),
         StatsBody::MeterConfig(list) => split(list, StatsBody::MeterConfig),
-        other => unreachable!("{other:?} is no list of groups or meters"),
+        other => unreachable!("{other:?} is not a list of groups or meters"),
     }
 }

@@ -524,7 +524,7 @@ fn apply_row(
 }
 
 fn object<'a>(json: &'a Value, what: &str) -> Result<&'a Map<String, Value>, ovsdb::Error> {
-    json.as_object().ok_or_else(|| wrong(&format!("a {what} that is no object")))
+    json.as_object().ok_or_else(|| wrong(&format!("a {what} that is not an object")))
 }
 
 fn wrong(details: &str) -> ovsdb::Error {

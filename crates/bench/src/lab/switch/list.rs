@@ -38,7 +38,7 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
     if let Some(path) = name.strip_prefix("crosspoint@") {
         return match is_program(path) {
             true => Ok(Box::new(Crosspoint::other(path))),
-            false => Err(format!("{name}: {path} is no program: give the path of a version of crosspoint")),
+            false => Err(format!("{name}: {path} is not a program: give the path of a crosspoint binary")),
         };
     }
     Ok(match name {
@@ -113,7 +113,7 @@ mod tests {
         assert!(refused("ovs-dpkd").ends_with(", crosspoint@PATH (did you mean 'ovs-dpdk'?)"));
         assert!(
             refused("crosspoint@/nonexistent")
-                .ends_with("is no program: give the path of a version of crosspoint")
+                .ends_with("is not a program: give the path of a crosspoint binary")
         );
     }
 }

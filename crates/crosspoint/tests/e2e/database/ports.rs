@@ -80,7 +80,7 @@ fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
     let file = rig.file("file");
     std::fs::write(&file, "").unwrap();
     for (path, why) in [
-        (file.display().to_string(), "is no socket"),
+        (file.display().to_string(), "is not a socket"),
         (format!("{}/nodir/guest", rig.dir.path().display()), "there is no directory"),
         (format!("/tmp/{}", "x".repeat(200)), "at most 107 bytes"),
     ] {

@@ -150,6 +150,6 @@ fn protocol(keyword: &str) -> (u64, Option<u64>) {
         "rarp" => (0x8035, None),
         "mpls" => (0x8847, None),
         "mplsm" => (0x8848, None),
-        other => panic!("{other} is no keyword that we know"),
+        other => panic!("unknown keyword {other}"),
     }
 }

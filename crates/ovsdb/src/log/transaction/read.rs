@@ -356,7 +356,7 @@ impl Visitor<'_> for Tag {
             "set" => Ok(Tagged::Set),
             "map" => Ok(Tagged::Map),
             "uuid" => Ok(Tagged::Uuid),
-            _ => Err(E::custom(format_args!("\"{text}\" is no kind of value"))),
+            _ => Err(E::custom(format_args!("\"{text}\" is not a kind of value"))),
         }
     }
 }
