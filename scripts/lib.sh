@@ -5,8 +5,7 @@ ROOT_DIR=$PWD
 # shellcheck disable=SC2034 # Used by those who source this.
 TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT_DIR/target}
 
-# The budgets are for two cores that do nothing else. A machine that takes so many times as long has so many
-# times as much.
+# The budgets are for two cores that do nothing else. A slower machine has this many times as much.
 SLOWNESS=${SLOWNESS:-1}
 
 say() { printf '%s\n' "== $*"; }

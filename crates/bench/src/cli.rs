@@ -206,9 +206,9 @@ struct ReportArgs {
 
 #[derive(clap::Args)]
 struct CompareArgs {
-    /// The run or the program that is compared with.
+    /// The baseline: a run or a program.
     a: PathBuf,
-    /// The run or the program that is judged.
+    /// The run or the program that is compared with it.
     b: PathBuf,
 }
 

@@ -91,7 +91,7 @@ impl Place {
         tokio::select! {
             biased;
             made = incoming.establish() => made,
-            () = wait.dismissed() => Err(StreamError::Handshake("too slow, and others want its place".into())),
+            () = wait.dismissed() => Err(StreamError::Handshake("too slow while other clients wait".into())),
         }
     }
 

@@ -205,7 +205,7 @@ impl DeviceManager {
         let links = match self.machine.links() {
             Ok(links) => links,
             Err(error) => {
-                tracing::warn!(target: "netdev", "devices that an earlier process left are not looked for: {error}");
+                tracing::warn!(target: "netdev", "cannot look for devices of an earlier process: {error}");
                 return;
             }
         };

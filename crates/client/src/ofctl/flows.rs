@@ -140,7 +140,7 @@ fn in_protocol(flow: Parsed, protocol: Protocol) -> FlowMod {
         && EXPLAINED.fetch_add(1, Ordering::Relaxed) < EXPLAINED_MAX
     {
         let version = protocol.version();
-        tracing::warn!(target: "ofp_actions", "{name} is left out, which {version} cannot say (see -O)");
+        tracing::warn!(target: "ofp_actions", "{name} is omitted: {version} does not support it (see -O)");
     }
     flow_mod
 }

@@ -68,11 +68,11 @@ pub(super) fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
     }
     if !list.trim().is_empty() && wanted.iter().all(of_13) && !list.contains("TLS_") {
         return Err(format!(
-            "{list}: none of these is a cipher that is supported, which are those with forward secrecy and AEAD"
+            "{list}: no supported cipher (supported are ciphers with forward secrecy and AEAD)"
         ));
     }
     if !unknown.is_empty() {
-        tracing::warn!(target: "stream_ssl", "{list}: no cipher that is supported: {}", unknown.join(", "));
+        tracing::warn!(target: "stream_ssl", "{list}: unsupported ciphers: {}", unknown.join(", "));
     }
     provider.cipher_suites = wanted;
     Ok(provider)

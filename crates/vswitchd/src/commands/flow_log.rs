@@ -41,7 +41,7 @@ pub(crate) async fn watch(shared: Shared) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         if let Err(error) = log_new_flows(&shared).await {
-            tracing::warn!(target: "dpif_netdev", "could not look for new flows: {error}");
+            tracing::warn!(target: "dpif_netdev", "cannot list new flows: {error}");
         }
     }
 }

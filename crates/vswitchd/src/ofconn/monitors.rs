@@ -214,8 +214,8 @@ impl Vswitch {
                 tell_state(conn, &FlowUpdate::Paused);
             }
         } else if waiting > DELETIONS_BYTES_MAX {
-            tracing::warn!(target: "connmgr", "closing a connection that watches flows and does not read");
-            conn.close_reason = Some("Watches flows and does not read".into());
+            tracing::warn!(target: "connmgr", "closing a connection with a flow monitor that does not read");
+            conn.close_reason = Some("Flow monitor: the controller does not read".into());
             conn.closed = true;
         }
     }

@@ -344,7 +344,7 @@ async fn try_replicate(
         let Some(mine) = state.server.borrow().database(name).map(|d| d.schema().clone()) else { continue };
         let schema = peer.ask("get_schema", json!([name])).await?;
         let Some(theirs) = schema.ok().and_then(|json| Schema::from_json(&json).ok()) else {
-            tracing::warn!(target: "replication", "{name} has no schema that can be read and is not replicated");
+            tracing::warn!(target: "replication", "{name} is not replicated: its schema is invalid");
             continue;
         };
         let differs = theirs.version != mine.version || theirs.tables() != mine.tables();

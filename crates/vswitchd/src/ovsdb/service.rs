@@ -55,7 +55,7 @@ impl Service {
         if let Some(file) = &*self.memory.borrow()
             && let Err(error) = memory::keep(file, &self.state, &self.remotes, &self.replication)
         {
-            tracing::warn!(target: "ovsdb_server", "could not tell the monitor process what is served: {error}");
+            tracing::warn!(target: "ovsdb_server", "could not report databases and remotes to the monitor process: {error}");
         }
     }
 

@@ -139,7 +139,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         End::Unreadable(why) => dropped(state, connection, why),
         End::OverBudget => {
             state.count(|c| c.over_budget += 1);
-            tracing::warn!(target: "jsonrpc", "{}: closing the connection: too much is being received", connection.name);
+            tracing::warn!(target: "jsonrpc", "{}: closed: requests take too much memory", connection.name);
         }
         End::Silent => {
             state.count(|c| c.silent += 1);

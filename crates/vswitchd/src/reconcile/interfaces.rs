@@ -194,7 +194,7 @@ impl Vswitch {
                 let opened = |r: PortRecord| Interface { options: r.device_options, ..r.interface };
                 self.devices.leave(removal, records.into_iter().map(opened).collect());
             }
-            Err(error) => tracing::error!(target: "dpif", "ports were not given up: {error}"),
+            Err(error) => tracing::error!(target: "dpif", "failed to remove ports: {error}"),
         }
         self.devices.finish_leaving(&mut self.plane.dp);
     }
