@@ -27,21 +27,22 @@ what would make its figures better.
 const HOW: &str = "
 ### How to read it
 
-- **times as good**: 2.00 is twice as good as the peer, be it half the cost or twice the rate; 0.50 is half as
+- **times as good**: 2.00 is twice as good as the peer (half the cost or twice the rate); 0.50 is half as
   good, which is 2.00 **times as bad**. Both were measured in the same run, in turns, on the same machine,
-  under the same load. A search ends at a rate of each switch's own; its costs are compared where these rates
-  are alike. Where as much was sent as goes, the cost is the rate turned round, and only the rate is judged.
-- **shown**: the 95 % confidence interval of the ratio over the turns excludes 1; of a hundred alike figures
-  some five are shown by chance. **by one turn**: each was measured once, which the next run may turn round; a
-  difference of less than 10 % is then called *alike*.
-- **no verdict**: the conditions differ, or another part than the switch was the limit;
+  under the same load. A search ends at a different rate for each switch; its costs are compared only if these
+  rates are similar. If the generator sent all it could, the cost is the inverse of the rate, and only the
+  rate is judged.
+- **shown**: the 95 % confidence interval of the ratio over the turns excludes 1; by chance, that happens to
+  about five of a hundred equal figures. **by one turn**: each was measured once, and the next run may show
+  the opposite; a difference of less than 10 % is then called *alike*.
+- **no verdict**: the conditions differ, or something other than the switch was the limit;
   [the reasons](#no-verdict) are listed.
 - Costs are in cycles of the time stamp counter (TSC). `cycles_per_packet` are those of the switch's threads,
   `machine_cycles_per_packet` those of the whole machine less the generator's own,
   `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
   switch between.
 - In suites of trials, times are read at the generator's first frame and at its last one, and packets are
-  those that came back in between. Trials of before 2026-11-28, which lack the condition `cpu time`, also
+  those that came back in between. Trials before 2026-11-28, which lack the condition `cpu time`, also
   charge the preparation of frames and the wait for late ones: a switch whose threads always poll pays up to
   28 % more in committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never
   compared.

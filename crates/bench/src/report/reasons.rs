@@ -37,7 +37,7 @@ const OWN_SHARE: &str = "each was offered this share of its own rate without los
                          2026-11-29-turns)";
 
 const MEETS: &str = "packets come every 50 us, and a worker polls for 60 us before it sleeps, so it never does: \
-                     half of them take 5 to 7 us, and 31 to 43 us in the peer, whose thread sleeps after each";
+                     its median is 5 to 7 us; the peer's, whose thread sleeps after each packet, is 31 to 43 us";
 
 const OF_KERNEL: &str =
     "the kernel forwards on the generator's time, which is subtracted: the figure says nothing of the cost";
