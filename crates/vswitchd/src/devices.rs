@@ -37,7 +37,7 @@ impl Devices {
             .map_err(|why| {
                 tracing::warn!(
                     target: "bridge",
-                    "the kernel does not tell of new devices ({why}): ports wait for the next change"
+                    "the kernel does not report new devices ({why}): ports are retried with the next change"
                 );
             })
             .ok()

@@ -229,7 +229,7 @@ pub fn encode_error_reply(options: &Options) -> Result<ExitCode, Failure> {
     let request = hex(options.word(2).unwrap_or(""))?;
     let Some(header) = Header::parse(&request) else { return fail!("the request is shorter than a header") };
     let Some(version) = Version::from_wire(header.version) else {
-        return fail!("the request's version {:#04x} is none of OpenFlow", header.version);
+        return fail!("the request's version {:#04x} is not an OpenFlow version", header.version);
     };
     if kind.number(version).is_none() {
         let dotted = format!("1.{}", version.minor());

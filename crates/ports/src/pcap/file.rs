@@ -60,7 +60,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Record<'_>>, String> {
         let word = |at: usize| read([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let len = word(8) as usize;
         if len > FRAME_LEN_MAX {
-            return Err(format!("{}: {len} bytes are not a frame", place()));
+            return Err(format!("{}: {len} bytes, but a frame has at most {FRAME_LEN_MAX}", place()));
         }
         let frame = rest.get(..len).ok_or_else(|| format!("{}: cut off", place()))?;
         let time_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * fraction_ns;
@@ -153,7 +153,7 @@ mod tests {
         assert!(parse(&wifi).unwrap_err().contains("105"));
         let mut huge = bytes;
         huge[35] = 0x7f;
-        assert!(parse(&huge).unwrap_err().contains("no frame"));
+        assert!(parse(&huge).unwrap_err().contains("a frame has at most"));
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Mapping {
         let page = (stat.st_blksize as usize).max(4096).next_power_of_two();
         let page = if page > 1 << 30 { 4096 } else { page };
         let len = usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(page));
-        let len = len.ok_or_else(|| PortError::Unsupported("a memory region of no sensible size".into()))?;
+        let len = len.ok_or_else(|| PortError::Unsupported("a memory region of an invalid size".into()))?;
         let charge = extent.charge(len as u64)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -322,7 +322,7 @@ impl DirtyLog {
     /// For `len` bytes at `offset` of a file.
     pub(super) fn new(fd: &OwnedFd, len: u64, offset: u64, extent: &Extent) -> Result<DirtyLog, PortError> {
         let end = offset.checked_add(len).filter(|_| len > 0);
-        let end = end.ok_or_else(|| PortError::Unsupported("a dirty log of no sensible size".into()))?;
+        let end = end.ok_or_else(|| PortError::Unsupported("a dirty log of an invalid size".into()))?;
         let mapping = Mapping::new(fd, end, extent)?;
         // SAFETY: `offset < end <= len` of the mapping.
         let bits = unsafe { mapping.base.add(offset as usize) }.cast();

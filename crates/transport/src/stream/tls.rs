@@ -516,7 +516,7 @@ fn certificate_error(error: &webpki::Error) -> String {
         webpki::Error::UnsupportedCertVersion => {
             "it is an X.509 certificate of version 1; make one of version 3, as `ovs-pki` does".into()
         }
-        webpki::Error::UnknownIssuer => "it is signed by no authority of --ca-cert".into(),
+        webpki::Error::UnknownIssuer => "it is not signed by an authority in --ca-cert".into(),
         webpki::Error::CertExpired { .. } => "it has expired".into(),
         webpki::Error::CertNotValidYet { .. } => "it is not valid yet; is the clock right?".into(),
         other => other.to_string(),

@@ -342,7 +342,7 @@ impl<'a> Reader<'a> {
             "dummy" if self.dummy != EnableDummy::No => None,
             "dummy" => Some("datapath_type=dummy is for tests and needs --enable-dummy".into()),
             _ => {
-                Some(format!("datapath_type={kind} is not known: there are netdev and system, which are one"))
+                Some(format!("datapath_type={kind} is not known: use netdev or system, which mean the same"))
             }
         }
     }
@@ -521,7 +521,7 @@ impl<'a> Reader<'a> {
             self.reading.impossible.remove(&name);
         }
         if !self.seen.insert(name.clone()) {
-            self.complain(&place, "it is in two ports, and counts in one of them");
+            self.complain(&place, "it belongs to two ports, and only one of them uses it");
             return None;
         }
         if is_reserved(&name) {

@@ -40,7 +40,7 @@ pub(super) fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<Ver
         }
     }
     if spoken == VersionSet(0) {
-        wrong.push("protocols: none of them is spoken; no connection is made until one is".into());
+        wrong.push("protocols: no supported version, so no connection is made".into());
         return Some(others);
     }
     Some(spoken)
