@@ -13,8 +13,9 @@
 //! 6. *Misses*: looked up once more (an earlier packet in the burst may have been of the same flow), or else
 //!    translated, installed, executed.
 //!
-//! Stages 1 to 3 are in `burst::classify`, stage 4 in `deliver` and `tracked`, stages 5 and 6 in `miss`; the
-//! states between them, and what holds in each, are in `burst`.
+//! Stages 1 to 3 are in `burst` (`classify`, which calls `extract`, `exact` and `megaflow`), stage 4 in
+//! `deliver` and `tracked`, stages 5 and 6 in `miss`; the states between them, and what holds in each, are in
+//! `burst`.
 //!
 //! Recirculated packets come back as further bursts, directly after the burst that they came from.
 

@@ -18,6 +18,10 @@
 //! - In a classified burst each run has a verdict, or [`Verdict::Unknown`] if it missed.
 
 mod classify;
+mod exact;
+mod extract;
+mod lookup;
+mod megaflow;
 mod todo;
 
 use crate::cache::counts::Counts;
