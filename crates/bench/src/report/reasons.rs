@@ -56,7 +56,7 @@ const REASONS: &[Reason] = &[
         "load-rules",
         "",
         "bytes_per_rule",
-        "some 20 MB do not depend on the number of rules; with 100,000 of them it is 582 bytes for each, and \
+        "about 20 MB do not depend on the number of rules; with 100,000 of them it is 582 bytes for each, and \
          891 in the peer (run 2026-11-27-floods)",
     ),
     reason(
@@ -87,7 +87,7 @@ const REASONS: &[Reason] = &[
         "restart",
         "ovs-dpdk",
         "reset",
-        "DPDK's packet socket holds some 500 frames while the link is down and sends them, up to half a second \
+        "DPDK's packet socket holds about 500 frames while the link is down and sends them, up to half a second \
          late, when it is back, as does testpmd's: they are not lost. The longest time without a packet is no \
          shorter",
     )
