@@ -11,7 +11,7 @@ use crate::lab::switch::crosspoint::is_program;
 use crate::lab::switch::list::forwards;
 use crate::lab::trial;
 use crate::result::store;
-use crate::result::{BATCH, Better, HUGE_PAGES, MISSES_MAX, Metric, Point, Run};
+use crate::result::{BATCH, Better, GENERATOR_TIME, HUGE_PAGES, MISSES_MAX, Metric, Point, Run};
 use crate::session::Session;
 use crate::stats::{short, student_quantile};
 use crate::turns::{ROUNDS, builds};
@@ -176,14 +176,15 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 /// Where another part was the limit of the rate, the cost of a packet that a measurement takes from the
 /// switch's own busy cycles stands. A trial divides time by packets: the processors are busy anyway, so that
 /// its cost is the rate turned round, unless both rates are alike. Where the kernel forwards, it does so on
-/// the time of the sender, which is the generator here: what the machine spent less the generator's own is
-/// then no cost of the switch. A trial that searches offers each switch another load.
+/// the time of the sender, which is the generator here: what the machine spent less all of the generator's
+/// time is then no cost of the switch. A trial that searches offers each switch another load.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
     if is_at_own_rate(a, figure) && (figure == "rate_pps" || !have_like_rates(a, b)) {
         return Some("each was offered the rate that a search found for it".into());
     }
     let is_of_machine = figure == "machine_cycles_per_packet" && has_kernel(a, b);
-    if is_of_machine {
+    let is_known = [a, b].iter().all(|point| point.conditions.contains_key(GENERATOR_TIME));
+    if is_of_machine && !is_known {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
     }
     let is_measured = !a.labels.contains_key("trial") || have_like_rates(a, b);
@@ -363,7 +364,7 @@ fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
 mod tests {
     use super::*;
     use crate::process::TempDir;
-    use crate::result::{RunInfo, SCHEMA};
+    use crate::result::{OWN_WORK, RunInfo, SCHEMA};
     use std::process::Command;
 
     fn run_of(values: &[f64], better: Better) -> Run {
@@ -536,6 +537,22 @@ mod tests {
         assert_eq!(refusal("cycles_per_packet"), None);
         let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
         assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
+    }
+
+    #[test]
+    fn the_cost_of_the_kernel_s_forwarding_is_known_where_the_generator_s_own_part_is() {
+        let point = |switch: &str, is_known: bool| {
+            let mut point = Point { switch: switch.into(), ..Point::default() };
+            let known = is_known.then(|| (GENERATOR_TIME.to_string(), OWN_WORK.to_string()));
+            point.conditions.extend(known);
+            point
+        };
+        let refused = |a: &Point, b: &Point| refusal_of(a, b, "machine_cycles_per_packet").is_some();
+        let of = |is_known| (point("crosspoint", is_known), point("bridge", is_known));
+        let ((ours, bridge), (older, older_bridge)) = (of(true), of(false));
+        assert!(!refused(&ours, &bridge) && refused(&older, &older_bridge) && refused(&older, &bridge));
+        let ovs = |is_known| point("ovs-dpdk", is_known);
+        assert!(!refused(&ours, &ovs(true)) && !refused(&older, &ovs(false)) && refused(&ours, &ovs(false)));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use crate::lab::bed::{Bed, Parts};
 use crate::lab::cable::Cable;
-use crate::lab::generator::{self, Load as Offer};
-use crate::lab::guest::{self, Rings};
+use crate::lab::generator::{self, Generator, Load as Offer};
+use crate::lab::guest::{self, Guest, Rings};
+use crate::lab::own_work::OwnWork;
 use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
 use crate::lab::topology::{self, End, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
@@ -20,6 +21,12 @@ use std::time::Duration;
 /// a point.
 type Tried = (String, Option<Box<dyn Switch>>, Outcome, Point);
 
+/// The topology with no switch.
+const ALONE: &str = "loop";
+/// For how many seconds each of two loads is offered to see the generator's own work, and the rate of the one
+/// in short bursts where the load has none.
+const OWN_WORK_S: f64 = 0.5;
+const OWN_WORK_PPS: u64 = 50_000;
 /// The longest frame of the usual MTU, and the MTU where frames are longer.
 const FRAME_USUAL: u16 = 1_518;
 const MTU_JUMBO: u16 = 9_000;
@@ -192,9 +199,10 @@ fn cpus() -> usize {
 /// Turns of what generator and guest do alone, of which the best counts: no switch can be above it.
 const CALIBRATION_TURNS: u32 = 3;
 
-/// As many workers as are wanted, if the generator and the guest have a processor each beside them.
+/// As many workers as are wanted, if the generator, a guest and the switch's other threads have a processor
+/// each beside them: with less nobody has one of its own.
 fn workers_here(wanted: usize, cpus: usize) -> usize {
-    wanted.min(cpus.saturating_sub(2)).max(1)
+    wanted.min(cpus.saturating_sub(3)).max(1)
 }
 
 fn times(mode: Mode) -> Times {
@@ -263,13 +271,22 @@ impl Load {
         }
         let times = trial.times(times(mode));
         let times = Times { turns: self.turns.unwrap_or(times.turns), ..times };
+        let mut own_work = None;
         for turn in 0..times.turns {
+            // In each turn, like what it is subtracted from.
+            if turn == 0 || own_work.is_some() {
+                match self.own_work(topology, times.seconds) {
+                    Ok(found) => own_work = found,
+                    Err(why) => measured.notes.push(format!("the generator alone: {why}")),
+                }
+            }
             for (name, switch, outcome, point) in &mut points {
                 if measured.failed.contains_key(name) || interrupted.load(Ordering::Relaxed) {
                     continue;
                 }
                 eprint!("  turn {} of {}, {name}: ", turn + 1, times.turns);
-                match self.turn(topology, trial, switch.as_deref(), times.seconds, outcome, point) {
+                let with = (times.seconds, own_work.as_ref());
+                match self.turn(topology, trial, switch.as_deref(), with, outcome, point) {
                     Ok(()) => eprintln!("{}", live(trial, outcome)),
                     Err(why) => {
                         eprintln!("failed");
@@ -330,7 +347,7 @@ impl Load {
             _ if self.pattern == Pattern::default() => format!("{} bytes, {} flows", self.size, self.flows),
             _ => format!("{} bytes, {} flows, {}", self.size, self.flows, self.pattern),
         };
-        alone.push((format!("generator {}, {frames}", self.generator), of("loop")));
+        alone.push((format!("generator {}, {frames}", self.generator), of(ALONE)));
         let has_guests = topology::find(self.topology).is_some_and(Topology::has_guests);
         let guest = guest::list::find(self.guest)
             .filter(|guest| has_guests && guest.vnic() == Vnic::VhostUser && guest.boots_within().is_zero());
@@ -406,32 +423,62 @@ impl Load {
         topology: &Topology,
         trial: &dyn Trial,
         switch: Option<&dyn Switch>,
-        seconds: f64,
+        (seconds, own_work): (f64, Option<&OwnWork>),
         outcome: &mut Outcome,
         point: &mut Point,
     ) -> Result<(), String> {
         let guest = guest::list::find(self.guest).ok_or("the suite names no guest that there is")?;
         let generator = generator::list::find(&self.generator)?;
-        let parts = Parts {
-            topology,
-            switch,
-            guest,
-            rings: self.rings,
-            generator: generator.as_ref(),
-            flows: self.flows,
-            rules: self.rules,
-            pattern: &self.pattern,
-            mtu: self.mtu(),
-            workers: self.workers,
-            cables: &self.cables,
-        };
-        let mut bed = Bed::start(parts)?;
+        let parts = self.parts(topology, guest, generator.as_ref());
+        let mut bed = Bed::start(Parts { switch, rules: self.rules, own_work, ..parts })?;
         let load = self.offer(seconds);
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
         outcome.add(Outcome { watched: bed.watched(), ..new });
         point.conditions = bed.conditions().clone();
         point.identity = bed.identity();
         Ok(())
+    }
+
+    /// The generator's own part of sending, if it can be known: where all of its ends are interfaces.
+    fn own_work(&self, topology: &Topology, seconds: f64) -> Result<Option<OwnWork>, String> {
+        let mut ends = topology.sources.iter().copied().chain(topology.outputs());
+        let can_be_known = topology.has_switch() && ends.all(|n| topology.ports[n] == End::Nic);
+        let Some(straight) = topology::find(ALONE).filter(|_| can_be_known) else { return Ok(None) };
+        let guest = guest::list::find(self.guest).ok_or("the suite names no guest that there is")?;
+        let generator = generator::list::find(&self.generator)?;
+        let offer = self.offer(seconds.min(OWN_WORK_S));
+        let short = Offer { rate: offer.rate.or(Some(OWN_WORK_PPS)), ..offer.clone() };
+        let long = Offer { rate: None, ..offer };
+        if generator.refuses_topology(straight, true).or(generator.refuses_flows(&short, straight)).is_some()
+        {
+            return Ok(None);
+        }
+        let mut bed = Bed::start(self.parts(straight, guest, generator.as_ref()))?;
+        let (short, long) = (bed.offer(&short)?.sent.sending, bed.offer(&long)?.sent.sending);
+        Ok(short.zip(long).map(|(short, long)| OwnWork::of(&short, &long)))
+    }
+
+    /// Those of a bed without a switch.
+    fn parts<'a>(
+        &'a self,
+        topology: &'a Topology,
+        guest: &'a dyn Guest,
+        generator: &'a dyn Generator,
+    ) -> Parts<'a> {
+        Parts {
+            topology,
+            switch: None,
+            guest,
+            rings: self.rings,
+            generator,
+            flows: self.flows,
+            rules: 0,
+            pattern: &self.pattern,
+            mtu: self.mtu(),
+            workers: self.workers,
+            cables: &self.cables,
+            own_work: None,
+        }
     }
 
     fn offer(&self, seconds: f64) -> Offer {
@@ -676,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_leave_processors_to_generator_and_guest() {
-        assert_eq!([1, 2, 3, 4, 6, 64].map(|cpus| workers_here(4, cpus)), [1, 1, 1, 2, 4, 4]);
+    fn workers_leave_processors_to_generator_guest_and_other_threads() {
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, 64].map(|cpus| workers_here(4, cpus)), [1, 1, 1, 1, 2, 3, 4, 4]);
     }
 }

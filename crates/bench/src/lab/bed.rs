@@ -7,6 +7,7 @@ use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
 use super::limit::{limit, of_generator, of_latency};
 use super::net::Net;
+use super::own_work::OwnWork;
 use super::processors::{Processors, on, set_free};
 use super::switch::{Running, Setup, Switch, rules};
 use super::topology::{End, Topology, Vnic};
@@ -15,7 +16,7 @@ use super::traffic::pattern::Pattern;
 use crate::daemon::Daemon;
 use crate::machine::watch::Watched;
 use crate::process::{Process, TempDir, wait_for};
-use crate::result::{CPU_TIME, PROCESSORS, WHILE_SENDING};
+use crate::result::{CPU_TIME, GENERATOR_TIME, OWN_WORK, PROCESSORS, WHILE_SENDING};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub struct Parts<'a> {
     pub workers: usize,
     /// In place of veth pairs.
     pub cables: &'a [Cable],
+    /// The generator's own part of sending, if it is known.
+    pub own_work: Option<&'a OwnWork>,
 }
 
 /// See the module documentation.
@@ -82,7 +85,8 @@ pub struct Offered {
     pub switch_cpu_s: Option<f64>,
     /// The same of all guests.
     pub guest_cpu_s: Option<f64>,
-    /// The same of the whole machine, less that of the generator.
+    /// The same of the whole machine, less the generator's own part: all of its CPU time where no more is
+    /// known.
     pub machine_cpu_s: Option<f64>,
     /// Memory in use by the switch, if it is a process.
     pub switch_rss_bytes: Option<u64>,
@@ -362,7 +366,10 @@ impl<'a> Bed<'a> {
         let forwarder = self.running.as_ref().and_then(|running| running.forwarder());
         let switch_cpu_s = forwarder.and_then(|pid| used.by(pid)).map(|of| of.cpu_s);
         let guest_cpu_s = self.guests.values().map(|guest| Some(used.by(guest.id())?.cpu_s)).sum();
-        let machine_cpu_s = used.busy_s().map(|busy_s| (busy_s - sent.cpu_s).max(0.0));
+        let machine_cpu_s = used.busy_s().and_then(|busy_s| match self.parts.own_work {
+            Some(own) => own.rest_of(busy_s, &sent),
+            None => Some((busy_s - sent.cpu_s).max(0.0)),
+        });
         let switch_rss_bytes =
             self.switch_pid().and_then(|pid| crate::daemon::status_bytes(pid, "VmRSS:").ok());
         Ok(Offered {
@@ -582,6 +589,9 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     ]
     .map(|(k, v)| (k.to_string(), v))
     .into();
+    if parts.own_work.is_some() {
+        conditions.insert(GENERATOR_TIME.into(), OWN_WORK.into());
+    }
     if parts.topology.has_guests() {
         conditions.insert("guest".into(), parts.guest.name().into());
         conditions.insert("vnic".into(), parts.guest.vnic().name().into());

@@ -9,6 +9,7 @@ pub mod guest;
 pub mod limit;
 pub mod meter;
 pub mod net;
+pub mod own_work;
 pub mod processors;
 pub mod switch;
 pub mod testpmd;

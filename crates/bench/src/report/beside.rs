@@ -8,7 +8,7 @@ use crate::lab::trial;
 use crate::lab::trial::list::TRIALS;
 use crate::result::judged::{Judged, Question};
 use crate::result::rows;
-use crate::result::{Better, CPU_TIME, Metric, Point, Run};
+use crate::result::{Better, CPU_TIME, GENERATOR_TIME, Metric, Point, Run};
 use std::sync::LazyLock;
 
 /// The figures by which a switch is judged, by what they say: of each group, the first that both have. A
@@ -117,7 +117,7 @@ fn standing<'a, T>(
     is_same: impl Fn(&T, &T) -> bool,
 ) -> Vec<T> {
     let turns = |point: &Point| point.metrics.values().map(|m| m.values.len()).max().unwrap_or(0).min(ENOUGH);
-    let charge = |point: &Point| point.conditions.get(CPU_TIME).cloned();
+    let charge = |point: &Point| [CPU_TIME, GENERATOR_TIME].map(|name| point.conditions.get(name).cloned());
     let mut order: Vec<&Run> = runs.iter().collect();
     order.sort_by(|a, b| (&a.info.started, &a.name).cmp(&(&b.info.started, &b.name)));
     let mut found: Vec<T> = Vec::new();

@@ -38,7 +38,8 @@ const HOW: &str = "
 - **no verdict**: the conditions differ, or something other than the switch was the limit;
   [the reasons](#no-verdict) are listed.
 - Costs are in cycles of the time stamp counter (TSC). `cycles_per_packet` are those of the switch's threads,
-  `machine_cycles_per_packet` those of the whole machine less the generator's own,
+  `machine_cycles_per_packet` those of the whole machine less the generator's own part
+  ([which is that](docs/benchmarking.md#the-cost-to-the-machine)),
   `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
   switch between.
 - In suites of trials, times are read at the generator's first frame and at its last one, and packets are

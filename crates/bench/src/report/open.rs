@@ -6,6 +6,7 @@ use super::plain::times;
 use super::reasons;
 use crate::lab::switch::Forwards;
 use crate::lab::switch::list::forwards;
+use crate::result::GENERATOR_TIME;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One figure of one suite beside one peer.
@@ -69,8 +70,9 @@ fn of_group<'a>(
 
 /// Whether the figure has a value that says nothing: the cost of forwarding by the kernel is not in it.
 fn is_unknown(one: &Beside) -> bool {
-    let is_refused = matches!(one.outcome, Outcome::None(_));
-    is_refused && forwards(&one.peer.switch) == Forwards::Kernel && one.figure == "machine_cycles_per_packet"
+    let has_forwarding = one.peer.conditions.contains_key(GENERATOR_TIME);
+    let is_of_kernel = forwards(&one.peer.switch) == Forwards::Kernel;
+    is_of_kernel && !has_forwarding && one.figure == "machine_cycles_per_packet"
 }
 
 fn why<'a>(one: &'a Beside) -> &'a str {

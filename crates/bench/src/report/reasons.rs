@@ -39,8 +39,9 @@ const OWN_SHARE: &str = "each was offered this share of its own rate without los
 const MEETS: &str = "packets come every 50 us, and a worker polls for 60 us before it sleeps, so it never does: \
                      its median is 5 to 7 us; the peer's, whose thread sleeps after each packet, is 31 to 43 us";
 
-const OF_KERNEL: &str =
-    "the kernel forwards on the generator's time, which is subtracted: the figure says nothing of the cost";
+const OF_KERNEL: &str = "the kernel hands a frame on in the call that sends it: it goes to no other thread, and into no \
+                         program's memory and back. Of points without the condition `generator's time` the figure does \
+                         not hold what the kernel's forwarding costs";
 
 const SHARED: &str = "generator, switch and guest share two processors, and the rate depends on how they are divided: \
                       the peer's thread polls and never gives its own up while it has nothing to do; Crosspoint's sleeps";

@@ -37,6 +37,11 @@ pub const GUEST_OFFLOADS: &str = "guest offloads";
 pub const CPU_TIME: &str = "cpu time";
 /// From the first frame to the last one.
 pub const WHILE_SENDING: &str = "while frames are sent";
+/// A condition: what of the generator's time is not charged to the machine. Where it is missing, that is all
+/// of its CPU time, in which kernel interfaces also forward.
+pub const GENERATOR_TIME: &str = "generator's time";
+/// Its waits, its work on frames that came back, and what sending takes with no switch between.
+pub const OWN_WORK: &str = "its own work and waits";
 /// A condition: which processes had processors of their own.
 pub const PROCESSORS: &str = "processors";
 

@@ -54,6 +54,9 @@ pub struct Sent {
     pub received_in_time: u64,
     /// CPU time of the generator, from the meter's start to its end.
     pub cpu_s: f64,
+    /// Of that, its time in making and sending frames, if it knows.
+    #[serde(default)]
+    pub sending: Option<Sending>,
     /// What others used between the first frame and the last one.
     pub used: Used,
     /// Latency in microseconds by percentile; empty if nothing arrived.
@@ -69,6 +72,17 @@ pub struct Sent {
     /// of [`now_ns`](crate::lab::meter::now_ns).
     #[serde(default)]
     pub begun_ns: BTreeMap<String, Vec<u64>>,
+}
+
+/// Making and sending frames, in bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sending {
+    /// CPU time.
+    pub seconds: f64,
+    /// Bursts that were sent.
+    pub bursts: f64,
+    /// Frames of these.
+    pub frames: f64,
 }
 
 /// See [`Sent::begun_ns`].

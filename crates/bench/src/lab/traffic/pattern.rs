@@ -175,7 +175,11 @@ impl Pattern {
     /// The frames of flow `n`, each once: one, or the mix. `size` includes the check sequence. The other way
     /// they have source and destination swapped.
     pub fn frames(&self, n: usize, size: u16, is_back: bool) -> Result<Vec<Vec<u8>>, String> {
-        let sizes = if self.protocol == Protocol::Imix { IMIX.to_vec() } else { vec![size] };
+        let sizes = match self.protocol {
+            // Small ones grow to what headers and stamp take.
+            Protocol::Imix => IMIX.map(|size| size.max(self.size_min())).to_vec(),
+            _ => vec![size],
+        };
         sizes.into_iter().map(|size| self.frame(n, size, is_back)).collect()
     }
 
@@ -346,6 +350,8 @@ mod tests {
         assert_eq!(of("udp+ipv6", 128).unwrap()[0][12..14], [0x86, 0xdd]);
         let mix: usize = of("imix", 64).unwrap().iter().map(|f| f.len() + 4).sum();
         assert_eq!(mix, 7 * 64 + 4 * 594 + 1518);
+        let shortest = |text: &str| of(text, 64).unwrap().iter().map(|f| f.len() + 4).min();
+        assert_eq!((shortest("imix"), shortest("imix+ipv6+vlan")), (Some(64), Some(87)));
         assert!(of("tcp-syn+ipv6", 64).unwrap_err().contains("too short"));
         for text in ["udp", "tcp-syn", "udp+vlan", "udp+ipv6", "tcp-syn+vlan+ipv6"] {
             let pattern: Pattern = text.parse().unwrap();

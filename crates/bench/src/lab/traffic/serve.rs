@@ -5,7 +5,7 @@ use super::ends::End;
 use super::frames::{Frames, Source};
 use super::receive::{Receiver, SOURCES_MAX};
 use super::schedule::{Schedule, Turn, pace};
-use super::{Load, Request, Sent};
+use super::{Load, Request, Sending, Sent};
 use crate::lab::meter::{Meter, Used, now_ns};
 use crate::units::Failure;
 use packet::{BURST, Pool, PoolCache, PoolConfig};
@@ -50,9 +50,41 @@ struct Progress {
     seconds: f64,
     received_in_time: u64,
     cpu_s: f64,
+    stopwatch: Stopwatch,
     used: Used,
     first: Option<Instant>,
     last: Option<Instant>,
+}
+
+/// Times each seventh burst, since to read the clock takes half a microsecond. Sources take turns, so each of
+/// them comes up, unless there are seven.
+#[derive(Default)]
+struct Stopwatch {
+    bursts: u64,
+    frames: u64,
+    timed: u64,
+    timed_ns: u64,
+}
+
+impl Stopwatch {
+    /// When this burst began, if it is one of those that are timed.
+    fn begin(&mut self, frames: u64) -> Option<u64> {
+        (self.bursts, self.frames) = (self.bursts + 1, self.frames + frames);
+        self.bursts.is_multiple_of(7).then(base::clock::thread_cpu_ns)
+    }
+
+    fn end(&mut self, begun_ns: Option<u64>) {
+        let Some(begun_ns) = begun_ns else { return };
+        (self.timed, self.timed_ns) =
+            (self.timed + 1, self.timed_ns + base::clock::thread_cpu_ns() - begun_ns);
+    }
+
+    /// Of all bursts; `None` if none was timed.
+    fn sending(&self) -> Option<Sending> {
+        let (bursts, frames) = (self.bursts as f64, self.frames as f64);
+        let seconds = self.timed_ns as f64 / 1e9 * bursts / self.timed as f64;
+        (self.timed > 0).then_some(Sending { seconds, bursts, frames })
+    }
 }
 
 /// The wait for frames that are late. Frames of others, and those that come twice, do not prolong it: they
@@ -230,6 +262,7 @@ impl Generator {
             }
             let turn = schedule.turn(elapsed);
             if let Some(Turn { source, first, count, n }) = &turn {
+                let begun_ns = trial.progress.stopwatch.begin(*count);
                 for (place, at) in burst.iter_mut().zip(0..*count) {
                     let due_ns = schedule.due_ns(n + at, elapsed);
                     frames.next(place, *source, first + at, self.trial, due_ns);
@@ -240,6 +273,7 @@ impl Generator {
                 let now = Instant::now();
                 trial.progress.first.get_or_insert(now);
                 trial.progress.last = Some(now);
+                trial.progress.stopwatch.end(begun_ns);
             }
             let came = self.poll_burst(trial);
             if !came && turn.is_none() {
@@ -306,6 +340,7 @@ impl Generator {
             seconds: progress.seconds,
             received_in_time: progress.received_in_time,
             cpu_s: progress.cpu_s,
+            sending: progress.stopwatch.sending(),
             used: progress.used.clone(),
             latency_us: latencies(&trial.receiver),
             sent_pps: between.map_or(0.0, |between| pace(went, between)),
