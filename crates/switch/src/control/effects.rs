@@ -12,7 +12,7 @@ use base::rcu::Reader;
 
 impl Control {
     /// Applies effects of translations, as one version; as none if they change nothing. `slots` has the
-    /// counters: which addresses of a full table are in use and stay.
+    /// counters: which addresses and rules of a full table are in use and stay.
     pub fn apply_with(&mut self, effects: &[Effect], now_ms: u64, slots: &dyn SlotReader) {
         self.enter();
         let mut changed = false;
@@ -28,6 +28,12 @@ impl Control {
             // What was learned before belongs to an earlier version.
             if matches!(effect, Effect::LearnRule(_)) && std::mem::take(&mut changed) {
                 self.inner.publish();
+            }
+            if let Effect::LearnRule(learned) = effect
+                && let Some(control) = self.inner.bridge_mut(learned.bridge)
+                && let Some(store) = control.tables.get_mut(&learned.flow_mod.table_id)
+            {
+                store.note_use(1, slots);
             }
             self.inner.apply_to_rules(effect, now_ms, &self.reader);
         }
@@ -116,5 +122,44 @@ impl Inner {
         for bridge in refused.bridges() {
             self.log.word(word_table::ports(bridge.0), word_table::REFUSED, version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{RuleFilter, TableLimits};
+    use crate::flow_mod::FlowMod;
+    use crate::slots::SlotStats;
+    use crate::topology::BridgeConfig;
+    use base::hash::HashKey;
+    use base::rcu::Domain;
+    use flow::{Action, FieldId, Match};
+
+    #[test]
+    fn a_learned_rule_evicts_none_that_is_in_use() {
+        let (_, mut control) = Control::new(Domain::new(), HashKey::from_seed(5));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let limits = TableLimits { rules_max: Some(2), evicts: true, groups: Vec::new() };
+        assert!(control.set_table_limits(bridge, 0, &limits, 0, &unused, &mut || false));
+        let learned = |address: u128| {
+            let mut matching = Match::any();
+            matching.set_masked(FieldId::EthDst, address, FieldId::EthDst.ones());
+            let flow_mod = FlowMod { idle_timeout_s: 10, ..FlowMod::add(matching, Vec::<Action>::new()) };
+            [Effect::LearnRule(Box::new(LearnedRule { bridge, flow_mod, limit: 0 }))]
+        };
+        control.apply(&learned(1), 0);
+        control.apply(&learned(2), 1_000);
+        let slot_of_first = control.rules(bridge, &RuleFilter::default())[0].slot;
+        let in_use = |slot| SlotStats {
+            last_used_ms: if slot == slot_of_first { 5_000 } else { 0 },
+            ..SlotStats::default()
+        };
+        control.apply_with(&learned(3), 6_000, &in_use);
+        let left = control.rules(bridge, &RuleFilter::default());
+        let mut left: Vec<u128> =
+            left.iter().map(|r| r.matching.to_match().key.get(FieldId::EthDst)).collect();
+        left.sort_unstable();
+        assert_eq!(left, [1, 3]);
     }
 }

@@ -72,15 +72,11 @@ impl Control {
         }
     }
 
-    /// Notes which rules were used, in those tables of a bridge that evict rules and are full. Call it before
-    /// adding `wanted` rules. `slots` has the counters.
+    /// Notes which rules were used, in those tables of a bridge that evict rules if `wanted` are added. Call
+    /// it before adding them. `slots` has the counters.
     pub fn note_use(&mut self, bridge: BridgeIdx, wanted: usize, slots: &dyn SlotReader) {
         let Some(control) = self.inner.bridge_mut(bridge) else { return };
-        for store in control.tables.values_mut() {
-            if store.limits.evicts && store.is_full() {
-                store.evictable.note_use(wanted, &store.rules, slots);
-            }
-        }
+        control.tables.values_mut().for_each(|store| store.note_use(wanted, slots));
     }
 }
 

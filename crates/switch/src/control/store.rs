@@ -3,6 +3,7 @@
 use super::cookies::Cookies;
 use super::eviction::{Evictable, GivenUp, TableLimits};
 use crate::rule::Rule;
+use crate::slots::SlotReader;
 use std::sync::Arc;
 
 /// The control side of one table.
@@ -113,6 +114,15 @@ impl RuleStore {
 
     pub fn is_full(&self) -> bool {
         self.limits.rules_max.is_some_and(|max| self.shown >= max as usize)
+    }
+
+    /// Before `wanted` rules are added: learns which of the rules that they would evict were used.
+    pub fn note_use(&mut self, wanted: usize, slots: &dyn SlotReader) {
+        let rules_max = self.limits.rules_max.map_or(usize::MAX, |max| max as usize);
+        let evicted = wanted.saturating_sub(rules_max.saturating_sub(self.shown));
+        if self.limits.evicts && evicted > 0 {
+            self.evictable.note_use(evicted, &self.rules, slots);
+        }
     }
 
     /// Whether there are more rules than allowed.

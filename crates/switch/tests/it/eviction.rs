@@ -120,6 +120,19 @@ fn a_rule_that_was_used_ends_later() {
 }
 
 #[test]
+fn a_bundle_that_fills_a_table_evicts_none_that_is_in_use() {
+    let mut rig = rig(evicting(3));
+    rig.add(&flow(1, 1, 10, 0), 0).unwrap();
+    rig.add(&flow(1, 2, 20, 0), 0).unwrap();
+    let last_used = rig.used(1, 15_000);
+    let bundle = [flow(1, 3, 60, 0), flow(1, 4, 60, 0)];
+    rig.control.note_use(rig.br, bundle.len(), &last_used);
+    let all = bundle.iter().map(|change| (rig.br, switch::control::Change::Flow(change)));
+    rig.control.change_all(all, 16_000).unwrap();
+    assert_eq!(rig.sources(), [1, 3, 4]);
+}
+
+#[test]
 fn a_lower_limit_evicts_what_is_too_much_and_a_refused_batch_evicts_nothing() {
     let mut rig = rig(evicting(4));
     for source in 1..=4 {
