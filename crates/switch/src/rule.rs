@@ -4,7 +4,7 @@
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
 use base::OfPort;
-use flow::action::{Learn, LearnSource, LearnTarget, SubField};
+use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
 use flow::classifier::Clause;
 use flow::{Action, Depth, Mf};
 use std::sync::Arc;
@@ -190,6 +190,10 @@ pub(crate) fn options_of(list: &[Action]) -> u64 {
             Action::Multipath(m) => of(&m.target),
             Action::Bundle(bundle) => bundle.target.as_ref().map_or(0, of),
             Action::Learn(learn) => options_of_learn(learn),
+            Action::Ct(ct) => {
+                let zone = if let CtZone::In(source) = &ct.zone { of(source) } else { 0 };
+                zone | options_of(&ct.actions)
+            }
             Action::WriteActions(inner) | Action::Clone(inner) => options_of(inner),
             _ => 0,
         }

@@ -1,6 +1,7 @@
 //! Tunnel options: matches, actions, and the table that maps them.
 
 use crate::rig::*;
+use flow::action::{Ct, CtZone};
 
 /// A packet as a tunnel would hand it in, with these options.
 fn with_options(rig: &Rig, options: &[(u8, u128)]) -> Key {
@@ -125,4 +126,20 @@ fn a_mapping_that_a_rule_uses_stays_and_what_is_not_mapped_is_refused() {
     assert_eq!(rig.control.unmap_options(rig.br, None), Err(OptionError::InUse(1)));
     rig.control.flow_mod(rig.br, &FlowMod::delete(Match::any()), 0).unwrap();
     assert_eq!(rig.control.unmap_options(rig.br, None), Ok(()));
+}
+
+#[test]
+fn a_mapping_stays_while_tracking_takes_its_zone_or_its_mark_from_it() {
+    let sub = |field, count| SubField { field, offset: 0, count };
+    let option = |count| sub(Mf::TunMetadata(0), count);
+    let track = |zone, actions| {
+        Action::Ct(Box::new(Ct { commit: true, force: false, zone, table: Some(1), alg: 0, actions }))
+    };
+    let mark = Action::Move { source: option(32), target: sub(Mf::CtMark, 32) };
+    for actions in [track(CtZone::In(option(16)), vec![]), track(CtZone::Is(0), vec![mark])] {
+        let mut rig = rig();
+        rig.control.map_options(rig.br, &[Mapping { class: 0xffff, kind: 0, bytes: 4, idx: 0 }]).unwrap();
+        rig.add(0, 1, Match::any().with(FieldId::EthType, 0x800), vec![actions]);
+        assert_eq!(rig.control.unmap_options(rig.br, None), Err(OptionError::InUse(0)));
+    }
 }
