@@ -128,6 +128,8 @@ impl Control {
         inner.log.everything(version);
         inner.recompute_depths();
         inner.publish();
+        let frozen = inner.switch.frozen.read(&self.reader).of(idx);
+        inner.discard_frozen(frozen);
         inner.switch.frozen.update(|old| old.without_bridge(idx));
         // Rules and addresses that workers may still see are owned by the snapshots through which they see
         // them.

@@ -14,6 +14,7 @@ use super::timers::Timers;
 use crate::by_hand::ByHand;
 use crate::changelog::{ChangeLogWriter, word_table};
 use crate::effect::Effect;
+use crate::frozen::Generation;
 use crate::group::Group;
 use crate::meter::Meter;
 use crate::shape::Shapes;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub staging: Option<Version>,
     /// What packets want to learn once the current transaction is done.
     pub deferred: VecDeque<Effect>,
+    /// Generations of frozen states that no packet comes back to, until they are freed.
+    discarded: VecDeque<Arc<Generation>>,
     /// Whether actions for tests are accepted.
     pub debugs: bool,
 }
@@ -102,6 +105,7 @@ impl Control {
             meter_numbers: Default::default(),
             staging: None,
             deferred: VecDeque::new(),
+            discarded: VecDeque::new(),
             debugs: false,
         };
         let (reader, headway) = (domain.register(), Headway::WHOLE);
@@ -332,9 +336,25 @@ impl Inner {
         self.depths.narrow(now_ms, &self.topology, &self.switch);
     }
 
+    /// Has states that no worker sees any more freed in turns.
+    pub fn discard_frozen(&mut self, of: impl IntoIterator<Item = Arc<Generation>>) {
+        self.discarded.extend(of);
+    }
+
     fn renew_frozen(&mut self, reader: &Reader) {
-        let full: Vec<BridgeIdx> = self.switch.frozen.read(reader).nearly_full().collect();
+        if let Some(oldest) = self.discarded.front_mut().and_then(Arc::get_mut)
+            && oldest.free_some()
+        {
+            self.discarded.pop_front();
+        }
+        // A bridge that fills generations faster than they are freed waits, so that memory stays flat.
+        let is_behind = |bridge: &BridgeIdx| self.discarded.iter().any(|g| g.bridge == *bridge);
+        let full: Vec<BridgeIdx> =
+            self.switch.frozen.read(reader).nearly_full().filter(|bridge| !is_behind(bridge)).collect();
         for &bridge in &full {
+            let mut generations = self.switch.frozen.read(reader).of(bridge);
+            generations.pop();
+            self.discard_frozen(generations);
             self.switch.frozen.update(|old| old.renewed(bridge));
             // Flows that lead to the old numbers are translated again, and get new numbers.
             let version = self.coming();
