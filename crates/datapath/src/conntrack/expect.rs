@@ -3,9 +3,9 @@
 //!
 //! They are kept in buckets chosen by a keyed hash of both addresses, of [`WAYS`] places each, so two hosts
 //! can have that many pending. In a full bucket an expectation of the same parent gives way; failing that,
-//! one of the same hosts; failing that, one of other hosts that share the bucket. Among several, the one that
-//! expires first gives way. Each is good for any number of connections, until [`TIMEOUT_MS`] have passed or
-//! its parent is gone.
+//! one of the same hosts; failing that, one of the zone that has most in the bucket, so that a zone that
+//! announces much takes the places of no other. Among several, the one that expires first gives way. Each is
+//! good for any number of connections, until [`TIMEOUT_MS`] have passed or its parent is gone.
 //!
 //! Threads: any. Each bucket has its own lock. It is taken by packets that announce something, and by packets
 //! of no known connection while anything is pending in their bucket.
@@ -15,6 +15,7 @@ use super::request::{Range, Side};
 use super::tuple::Tuple;
 use arrayvec::ArrayVec;
 use base::hash::HashKey;
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -115,10 +116,12 @@ impl Expectations {
                 }
                 return is_ours;
             }
+            let hosts = |e: &Expected| (e.tuple.src, e.tuple.dst, e.zone);
+            let of_zone = |zone| all.iter().chain([&new]).filter(|e| e.zone == zone).count();
             if all.is_full()
                 && let Some((first, _)) = all.iter().enumerate().min_by_key(|(_, old)| {
-                    let hosts = |e: &Expected| (e.tuple.src, e.tuple.dst, e.zone);
-                    (old.parent != new.parent, hosts(old) != hosts(&new), old.expires_ms)
+                    let is_of_others = (old.parent != new.parent, hosts(old) != hosts(&new));
+                    (is_of_others, Reverse(of_zone(old.zone)), old.expires_ms)
                 })
             {
                 all.remove(first);
@@ -210,6 +213,33 @@ mod tests {
         assert_eq!(find(1, 40).map(|found| found.parent), Some((8, parent.1)));
         all.find(&tuple(3), 3, &secret, 40, |_| false);
         assert_eq!(all.pending(), 0);
+    }
+
+    #[test]
+    fn a_zone_that_announces_much_takes_the_places_of_no_other() {
+        let (all, secret) = (Expectations::new(), HashKey::from_seed(3));
+        let parent = (7, Entry::new_zeroed().begin());
+        let tuple = |dst| Tuple {
+            src: 1,
+            dst,
+            src_port: 0,
+            dst_port: 20,
+            protocol: super::super::tuple::TCP,
+            is_ipv6: false,
+        };
+        let put = |zone, dst: u128| {
+            // Each connection is another's.
+            let parent = (dst as u32, parent.1);
+            let new = Expected { tuple: tuple(dst), zone, parent, redirect: None, expires_ms: 0 };
+            assert!(all.put(new, &secret, dst as u64, |_| true));
+        };
+        let flood = |hosts: std::ops::Range<u128>| hosts.for_each(|dst| put(3, dst));
+        flood(0..20_000);
+        (0..100).for_each(|dst| put(4, dst));
+        flood(20_000..40_000);
+        let left = |dst| all.find(&tuple(dst), 4, &secret, 40_000, |_| true).is_some();
+        assert_eq!((0..100).filter(|dst| left(*dst)).count(), 100);
+        assert_eq!(all.pending() as usize, BUCKETS * WAYS);
     }
 
     #[test]
