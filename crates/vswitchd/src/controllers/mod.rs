@@ -133,6 +133,7 @@ impl Vswitch {
         let is_routed = local.is_some_and(|port| !port.interface.is_dummy());
         let next_hop = |ip| is_routed.then(|| ports::netlink::next_hop(ip)).flatten();
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        bridge.note_heard();
         let control = &mut bridge.control;
         let standalone = bridge.settings.fail_mode == FailMode::Standalone && !self.awaits_rules;
         let change = control.fail_open.run(standalone, control.links.values(), now);
@@ -146,6 +147,10 @@ impl Vswitch {
             fail_open::Change::Entered => {
                 self.flush_rules(idx);
                 self.own_rule(idx, Command::Add, &fail_open::rule());
+            }
+            fail_open::Change::SendsPacket => {
+                let (packet, frame) = fail_open::packet(bridge.mac);
+                bridge.tell_packet(packet, 1, |_| vec![frame]);
             }
             fail_open::Change::Left => self.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
         }

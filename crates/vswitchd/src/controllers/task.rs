@@ -117,7 +117,7 @@ impl Task {
         }
         let ended = carrier.run().await;
         if let Some(at) = carrier.last_rx() {
-            self.with(|link| link.reconnect.heard(at));
+            self.with(|link| link.heard(at));
         }
         match (carrier.close_reason(), ended) {
             (Some(why), _) => why,

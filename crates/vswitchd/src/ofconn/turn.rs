@@ -1,7 +1,7 @@
 //! A connection's turn: handles what it has received, and continues what it waits for.
 
 use super::request::{Request, Served};
-use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
+use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, fail_open, journal};
 use crate::state::Vswitch;
 use openflow::codec::message_name;
 use openflow::connection::CloseReason;
@@ -104,6 +104,10 @@ impl Vswitch {
                     if conn.purpose == Purpose::Snoop {
                         continue;
                     }
+                    if !conn.has_admitted && fail_open::admits(&message) {
+                        conn.has_admitted = true;
+                        self.admitted(bridge, conn, now);
+                    }
                     if self.waits(&message) {
                         self.hold(conn, &request, message);
                     } else if let Err(error) = self.handle(bridge, conn, &request, message) {
@@ -144,7 +148,15 @@ impl Vswitch {
         // The connection itself is not in its bridge at the moment.
         let conn_wants = conn.wants_misses();
         self.set_misses(bridge, conn_wants);
-        self.run_controllers(bridge, now);
+    }
+
+    /// A controller has admitted the switch: a bridge that switched by itself does not do so any more.
+    fn admitted(&mut self, bridge: BridgeIdx, conn: &OfConn, now: Instant) {
+        let link = conn.link.as_ref().and_then(|of| self.bridges.get_mut(&bridge)?.link_mut(of));
+        if let Some(link) = link {
+            link.admit();
+            self.run_controllers(bridge, now);
+        }
     }
 
     pub(super) fn refuse(

@@ -247,6 +247,16 @@ impl Ofproto {
         self.control.links.get_mut(&of.target).filter(|link| link.id() == of.id)
     }
 
+    /// Looks when each controller was last heard.
+    pub fn note_heard(&mut self) {
+        for conn in self.conns.values() {
+            let Some(of) = &conn.link else { continue };
+            if let Some(link) = self.control.links.get_mut(&of.target).filter(|link| link.id() == of.id) {
+                link.heard(conn.connection().last_rx());
+            }
+        }
+    }
+
     /// Its controllers are these now. What stays is not disturbed, unless all are to begin `anew`, with
     /// other versions. The connections that are not wanted any more.
     pub fn set_links(
@@ -485,6 +495,61 @@ mod tests {
             assert_eq!(ofproto.control.has_primary(), is_controller);
             let change = if is_controller { Change::Entered } else { Change::None };
             assert_eq!(run(&mut ofproto, now + wait), change);
+        }
+    }
+
+    #[test]
+    fn a_bridge_switches_by_itself_until_a_controller_has_admitted_it() {
+        let (start, s) = (Instant::now(), Duration::from_secs);
+        let mut wanted = Bridge::new("br0");
+        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        ofproto.set_links(&wanted.controllers, false, start, || 7);
+        let of = || LinkOf { target: TARGET.into(), id: 7 };
+        let run = |ofproto: &mut Ofproto, at: u64| {
+            ofproto.note_heard();
+            let BridgeControllers { fail_open, links, .. } = &mut ofproto.control;
+            fail_open.run(true, links.values(), start + s(at))
+        };
+        let up = |ofproto: &mut Ofproto, id: u64, at: u64| {
+            assert!(ofproto.connect(id, Purpose::Primary, Some(of()), start + s(at)));
+            let peer = peer(ofproto, id, start + s(at));
+            ofproto.link_mut(&of()).unwrap().up(start + s(at));
+            peer
+        };
+        let down = |ofproto: &mut Ofproto, id: u64, at: u64| {
+            let heard = ofproto.conns[&id].connection().last_rx();
+            ofproto.disconnect(id, start + s(at));
+            let link = ofproto.link_mut(&of()).unwrap();
+            link.heard(heard);
+            link.down(start + s(at), transport::CLOSED);
+        };
+        // One that comes and goes does not keep it from doing so.
+        let _peer = up(&mut ofproto, 1, 8);
+        assert_eq!(run(&mut ofproto, 14), Change::None);
+        down(&mut ofproto, 1, 14);
+        assert_eq!(run(&mut ofproto, 15), Change::Entered);
+        let mut controller = up(&mut ofproto, 2, 16);
+        assert_eq!([16, 17].map(|at| run(&mut ofproto, at)), [Change::None; 2]);
+        assert_eq!(
+            [18, 19, 20].map(|at| run(&mut ofproto, at)),
+            [Change::SendsPacket, Change::None, Change::SendsPacket]
+        );
+        let (packet, frame) = super::super::fail_open::packet(ofproto.mac);
+        assert_eq!(ofproto.tell_packet(packet, 1, |_| vec![frame]), 0);
+        assert_eq!(heard(&ofproto, 2, &mut controller, start + s(20)), 1);
+        // It admits the switch, is heard once more, and goes: time counts from then.
+        ofproto.link_mut(&of()).unwrap().admit();
+        assert_eq!(run(&mut ofproto, 21), Change::Left);
+        ofproto.conns[&2].connection().handle_bytes(start + s(25), &[4, 2, 0, 8, 0, 0, 0, 1]);
+        down(&mut ofproto, 2, 35);
+        assert_eq!([39, 40].map(|at| run(&mut ofproto, at)), [Change::None, Change::Entered]);
+        // One that only answers probes has admitted it after half a minute.
+        let _peer = up(&mut ofproto, 3, 50);
+        for (at, change) in [(79, Change::SendsPacket), (80, Change::Left)] {
+            run(&mut ofproto, at - 3);
+            ofproto.conns[&3].connection().handle_bytes(start + s(at), &[4, 3, 0, 8, 0, 0, 0, 1]);
+            assert_eq!(run(&mut ofproto, at), change, "{at}");
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct OfConn {
     /// Its bytes, and what they mean.
     pub line: Arc<Line>,
     pub purpose: Purpose,
+    /// Whether it has said something by which a controller [admits](super::fail_open::admits) the switch.
+    pub has_admitted: bool,
     pub closed: bool,
     pub pending: Option<Pending>,
     /// Whether requests have followed closely since the last barrier was answered, so that the next one
@@ -112,6 +114,7 @@ impl OfConn {
             id,
             line: Arc::new(Line::new(Connection::new(config, now))),
             purpose,
+            has_admitted: false,
             closed: false,
             pending: None,
             brisk: false,

@@ -2,12 +2,25 @@
 //! longest probe interval without any of those to which it connects, it discards their rules and switches by
 //! itself until one is back.
 //!
-//! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
+//! A connection is not enough: a controller that crashes again and again, or that closes connections of
+//! switches that it does not want, would leave the bridge without rules. It must have admitted the switch:
+//! sent something that controllers do not send before ([`admits`]), or talked to it for 30 s. One that only
+//! waits for packets gets one now and then, since the bridge's own rule takes all others.
+//!
+//! Source: ovs-vswitchd.conf.db(5), `fail_mode`; Open vSwitch's rconn.c and fail-open.c.
 
 use super::link::{Kind, Link};
 use super::own_rule::OwnRule;
-use flow::Match;
+use super::packets::PacketNews;
+use base::OfPort;
+use flow::action::PacketInReason;
+use flow::{FieldId, Match};
+use openflow::Message;
+use openflow::message::{PacketIn, PacketInForm, StatsRequest};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use wire::arp::{ArpRepr, operation};
+use wire::{Compose, EthAddr};
 
 /// Priority of the rule, above those for in-band control, as Open vSwitch has it.
 const PRIORITY: i32 = 0xf0f0f0;
@@ -16,6 +29,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two log lines while it lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Time between two packets to controllers that are connected meanwhile.
+const PACKET_EVERY: Duration = Duration::from_secs(2);
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +38,8 @@ pub(crate) enum Change {
     None,
     /// It takes over: rules are removed, and its own is added.
     Entered,
+    /// A controller is connected, but has not admitted the switch: [`packet`] goes to it.
+    SendsPacket,
     /// A controller is back, or the mode changed: its rule goes.
     Left,
 }
@@ -33,6 +50,58 @@ pub(crate) struct FailOpen {
     is_open: bool,
     /// How long controllers had been away at the last log line.
     told: Duration,
+    /// When the next packet goes to controllers that are connected meanwhile.
+    next_packet: Option<Instant>,
+}
+
+/// Whether a controller sends this only once it has admitted the switch, as Open vSwitch guesses. Before, it
+/// may look at the switch's features.
+pub(crate) fn admits(message: &Message) -> bool {
+    use StatsRequest::{Group, GroupDesc, GroupFeatures, TableDesc, TableFeatures};
+    !matches!(
+        message,
+        Message::Hello(_)
+            | Message::Error(_)
+            | Message::EchoRequest(_)
+            | Message::EchoReply(_)
+            | Message::FeaturesRequest
+            | Message::GetConfigRequest
+            | Message::SetConfig(_)
+            | Message::QueueGetConfigRequest { .. }
+            | Message::GetAsyncRequest
+            | Message::StatsRequest(
+                Group(_) | GroupDesc(_) | GroupFeatures | TableFeatures { .. } | TableDesc
+            )
+    )
+}
+
+/// What controllers get that are connected and have not admitted the switch: the announcement of the
+/// bridge's own address by its local port, which teaches them nothing wrong.
+pub(crate) fn packet(mac: [u8; 6]) -> (PacketNews, Vec<u8>) {
+    let mac = EthAddr(mac);
+    let rarp = ArpRepr {
+        operation: operation::REVERSE_REQUEST,
+        sha: mac,
+        spa: Ipv4Addr::UNSPECIFIED,
+        tha: mac,
+        tpa: Ipv4Addr::UNSPECIFIED,
+    };
+    let frame = Compose::ethernet(mac, EthAddr::BROADCAST).rarp(rarp).build().expect("it is short");
+    let mut metadata = Match::any();
+    metadata.set_masked(FieldId::InPort, u128::from(OfPort::LOCAL.0), FieldId::InPort.ones());
+    let message = PacketIn {
+        form: PacketInForm::Standard,
+        buffer_id: None,
+        total_len: 0,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        metadata,
+        data: Vec::new(),
+        userdata: Vec::new(),
+        continuation: Vec::new(),
+    };
+    (PacketNews { controller_id: 0, is_table_miss: false, is_without_rule: false, message }, frame)
 }
 
 /// The rule with which it switches.
@@ -49,9 +118,22 @@ impl FailOpen {
     ) -> Change {
         // As in Open vSwitch, of those that connect to the switch nobody knows whether they fail.
         let active = links.filter(|l| l.is_primary() && !matches!(l.kind(), Kind::Passive(_)));
-        let primaries: Vec<(Duration, Option<Duration>)> =
-            active.map(|l| (l.failing_for(now), l.named_interval())).collect();
-        self.judge(standalone, &primaries)
+        let mut is_any_connected = false;
+        let primaries: Vec<(Duration, Option<Duration>)> = active
+            .inspect(|l| is_any_connected |= l.is_connected())
+            .map(|l| (l.failing_for(now), l.named_interval()))
+            .collect();
+        let change = self.judge(standalone, &primaries);
+        if !self.is_open || !is_any_connected {
+            self.next_packet = None;
+            return change;
+        }
+        let due = *self.next_packet.get_or_insert(now + PACKET_EVERY);
+        if change != Change::None || now < due {
+            return change;
+        }
+        self.next_packet = Some(now + PACKET_EVERY);
+        Change::SendsPacket
     }
 
     /// `primaries`: for how long each has been away, and its probe interval.
@@ -116,5 +198,21 @@ mod tests {
         assert_eq!(f.judge(true, &[]), Change::None, "no controller: the visible rule does it");
         assert_eq!(f.judge(true, &[(s(15), None)]), Change::Entered, "without probes");
         assert_eq!(f.judge(true, &[]), Change::Left);
+    }
+
+    #[test]
+    fn a_look_at_the_switch_admits_nothing_and_a_barrier_does() {
+        let table_features = StatsRequest::TableFeatures { features: Vec::new(), more: false };
+        for looks in [
+            Message::FeaturesRequest,
+            Message::GetConfigRequest,
+            Message::EchoRequest(Vec::new()),
+            Message::StatsRequest(table_features),
+        ] {
+            assert!(!admits(&looks), "{}", looks.name());
+        }
+        for works in [Message::BarrierRequest, Message::StatsRequest(StatsRequest::PortDesc(None))] {
+            assert!(admits(&works), "{}", works.name());
+        }
     }
 }

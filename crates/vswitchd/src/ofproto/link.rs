@@ -13,6 +13,9 @@ use transport::{ActiveTarget, CLOSED, Host, OPENFLOW_PORT, PassiveTarget, Target
 
 /// Longest wait between two attempts, where the row says nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
+/// A controller that still talks to the switch so long after it was connected has admitted it. Open
+/// vSwitch's.
+const ADMITTED_AFTER: Duration = Duration::from_secs(30);
 /// Why a connection ended whose peer did not answer a probe, as `status:last_error` has it.
 pub(crate) const SILENT: &str = "Connection timed out";
 /// The reason if the operator asked for a new connection.
@@ -59,10 +62,11 @@ pub(crate) struct Link {
     kind: Kind,
     row: wanted::Controller,
     pub reconnect: Reconnect,
-    /// When it was first called, or could have been.
-    pub called_since: Instant,
-    /// When it last was connected, if it no longer is.
-    lost: Option<Instant>,
+    /// Whether the controller has admitted the switch ([`Self::admit`]) since it has been connected.
+    is_admitted: bool,
+    /// When a controller that had admitted the switch was last heard; at first, when it was first called, or
+    /// could have been.
+    pub last_admitted: Instant,
     /// The address that a name turned out to have.
     pub resolved: Option<SocketAddrV4>,
     /// Wakes its task when the row changes.
@@ -92,8 +96,8 @@ impl Link {
             kind,
             row: row.clone(),
             reconnect,
-            called_since: now,
-            lost: None,
+            is_admitted: false,
+            last_admitted: now,
             resolved: None,
             notify: Rc::new(Notify::new()),
         }
@@ -147,7 +151,22 @@ impl Link {
             self.reconnect.connected(now);
             tracing::info!(target: "rconn", "{}: connected", self.name);
         }
-        self.lost = None;
+    }
+
+    /// The controller shows that it has admitted the switch, and does not merely talk to it.
+    pub fn admit(&mut self) {
+        self.is_admitted = self.is_connected();
+    }
+
+    /// The controller was last heard then. One that still talks to the switch after so long must have
+    /// admitted it.
+    pub fn heard(&mut self, at: Instant) {
+        self.reconnect.heard(at);
+        let connected_at = self.reconnect.connected_at().filter(|_| self.is_connected());
+        self.is_admitted |= connected_at.is_some_and(|since| at >= since + ADMITTED_AFTER);
+        if self.is_admitted {
+            self.last_admitted = self.last_admitted.max(at);
+        }
     }
 
     /// An attempt begins.
@@ -159,8 +178,8 @@ impl Link {
 
     /// The attempt failed, or the connection ended.
     pub fn down(&mut self, now: Instant, why: &str) {
+        self.is_admitted = false;
         if self.is_connected() {
-            self.lost = Some(now);
             match why {
                 CLOSED => tracing::info!(target: "rconn", "{}: connection closed by peer", self.name),
                 ASKED => tracing::info!(target: "rconn", "{}: disconnecting", self.name),
@@ -194,7 +213,7 @@ impl Link {
 
     /// The last connection of one that listens has ended.
     pub fn left(&mut self, now: Instant) {
-        self.lost = Some(now);
+        self.is_admitted = false;
         self.reconnect.disconnected(now, None);
         // Nothing is tried: others connect.
         self.reconnect.disable(now);
@@ -208,12 +227,12 @@ impl Link {
         }
     }
 
-    /// How long it has not been connected; zero while it is.
+    /// How long no controller that has admitted the switch has been heard; zero while one is connected.
     pub fn failing_for(&self, now: Instant) -> Duration {
-        if self.is_connected() {
+        if self.is_admitted {
             return Duration::ZERO;
         }
-        now.saturating_duration_since(self.lost.unwrap_or(self.called_since))
+        now.saturating_duration_since(self.last_admitted)
     }
 
     /// Silence after which the peer is probed; `None`: never.

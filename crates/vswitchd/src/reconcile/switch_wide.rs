@@ -34,7 +34,7 @@ impl Vswitch {
             self.awaits_rules = false;
             // Otherwise controllers that nobody has called yet are given up, and the rules with them.
             let links = self.bridges.values_mut().flat_map(|b| b.control.links.values_mut());
-            links.for_each(|link| link.called_since = transport::clock::now());
+            links.for_each(|link| link.last_admitted = transport::clock::now());
         }
         self.plane.control.set_forwarding(!self.awaits_rules);
     }

@@ -524,7 +524,13 @@ fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_bac
         listener.is_some()
     });
     let listener = listener.unwrap();
-    let _controller = Controller::accept(&listener, Version::V13);
+    let mut controller = Controller::accept(&listener, Version::V13);
+    // It is connected, and may not want the switch: nothing changes until it does.
+    let hello =
+        controller.events_until(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. }));
+    assert_eq!(packet_ins(&hello), 1, "{hello:?}");
+    assert!(!switch.log().contains("No longer in fail-open mode"));
+    controller.ask(&Message::BarrierRequest);
     wait_for("the switch to give up", || switch.log().contains("No longer in fail-open mode"));
     // What comes through after it shows that the first has been dealt with.
     switch.add_flow("in_port=3,ip,nw_src=10.0.0.2,actions=output:1");
