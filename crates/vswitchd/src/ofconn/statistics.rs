@@ -9,6 +9,7 @@ use crate::ofproto::{Dump, Listed, OfConn, Pending};
 use crate::plane::ForwardingPlane;
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
+use host::program::OVS_VERSION;
 use openflow::message::{
     FRAME_COUNTERS, FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest,
     SwitchDesc, TableFeatures, TableStats,
@@ -44,10 +45,11 @@ impl Vswitch {
         let body = match request {
             StatsRequest::Flow(r) => return self.begin_dump(bridge, conn, xid, *r, false),
             StatsRequest::Aggregate(r) => return self.begin_dump(bridge, conn, xid, *r, true),
+            // Open vSwitch's: controllers choose by these what they ask of a switch.
             StatsRequest::Desc => StatsBody::Desc(SwitchDesc {
-                manufacturer: "Crosspoint".into(),
-                hardware: "Crosspoint".into(),
-                software: env!("CARGO_PKG_VERSION").into(),
+                manufacturer: "Nicira, Inc.".into(),
+                hardware: "Open vSwitch".into(),
+                software: OVS_VERSION.into(),
                 serial_number: self.bridges[&bridge].settings.dp_sn.clone().unwrap_or_else(|| "None".into()),
                 datapath: self.bridges[&bridge].settings.dp_desc.clone().unwrap_or_else(|| "None".into()),
             }),

@@ -296,6 +296,10 @@ fn description_and_serial_number_of_a_bridge_are_what_its_row_says() {
     rig.try_vsctl(&["set", "bridge", "br0", "other_config:dp-desc=the first", "other_config:dp-sn=S7"]).ok();
     let said = rig.run("ovs-ofctl", &["dump-desc", "br0"]).ok();
     assert!(said.contains("Serial Num: S7") && said.contains("DP Description: the first"), "{said}");
+    // By the others controllers choose what they ask of a switch.
+    for line in ["Manufacturer: Nicira, Inc.", "Hardware: Open vSwitch", "Software: 3.1.0"] {
+        assert!(said.contains(line), "{line} not in {said}");
+    }
     rig.try_vsctl(&["set", "bridge", "br0", "other_config:hwaddr=\"02:00:00:00:00:aa\""]).ok();
     assert_eq!(rig.get("bridge", "br0", "datapath_id"), "\"00000200000000aa\"");
     assert_eq!(rig.get("interface", "br0", "mac_in_use"), "\"02:00:00:00:00:aa\"");
