@@ -26,6 +26,9 @@ impl Vswitch {
         self.clean();
         self.plane.control.tick(now_ms);
         self.workers.finish(&mut self.plane, &self.devices.ports);
+        // Packets teach rules, and rules expire.
+        let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
+        bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
         self.ask_for_failures(now_ms);
         let events = self.devices.watch_some(&mut self.plane);
         self.follow_devices(events);
@@ -51,8 +54,6 @@ impl Vswitch {
         has_more |= self.ct_flushes.go_on(&self.plane, until) | self.follow_mtus(until);
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
             has_more |= self.schedule.expire(&mut self.plane);
-            let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
-            bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
         }
         let now_ms = self.plane.now_ms();
         self.schedule.advance(&mut self.plane, now_ms);
@@ -195,15 +196,18 @@ impl ForwardingPlane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::wanted::Bridge;
+    use crate::config::wanted::{Bridge, FlowTable};
     use crate::config::{Config, Database, DatapathFlags, Flags};
-    use crate::ofproto::{Ofproto, Purpose};
+    use crate::ofproto::{Ofproto, Purpose, VacancyWatch};
     use datapath::PacketInSpec;
     use flow::action::PacketInReason;
+    use flow::{FieldId, Match};
     use host::rundir::RunDir;
+    use openflow::message::AsyncConfig;
     use packet::{Packet, PacketFlags};
     use std::sync::Arc;
     use switch::BridgeConfig;
+    use switch::control::FlowMod;
 
     /// Frames that each packet is on a wire, and packets.
     const FRAMES: u64 = 256;
@@ -294,5 +298,41 @@ mod tests {
         vswitch.forget_events_of(bridge);
         assert!(!vswitch.has_events());
         assert_eq!(counts(&vswitch).1, lost + PACKETS);
+    }
+
+    #[test]
+    fn a_table_that_packets_fill_is_told_of_without_any_request() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        let mut wanted = Bridge::new("br0");
+        wanted.settings.flow_tables.insert(0, FlowTable { flow_limit: Some(10), ..FlowTable::default() });
+        let mut ofproto = Ofproto::new(bridge, [2, 0, 0, 0, 0, 1], &wanted);
+        let vacancy = Some(VacancyWatch { down: 20, up: 80, awaits_less: true });
+        ofproto.tables.entry(0).or_default().vacancy = vacancy;
+        vswitch.bridges.insert(bridge, ofproto);
+        let now = Instant::now();
+        let id = vswitch.connected(bridge, Purpose::Primary, None, now).unwrap();
+        let conn = vswitch.conn(bridge, id).unwrap();
+        conn.connection().handle_bytes(now, &[5, 0, 0, 8, 0, 0, 0, 1]);
+        conn.async_config = Some(AsyncConfig { table_status: [u32::MAX; 2], ..AsyncConfig::default() });
+        vswitch.serve(bridge, id, now, now);
+        let told = |vswitch: &mut Vswitch| {
+            vswitch.tick();
+            let mut connection = vswitch.conn(bridge, id).unwrap().connection();
+            let sent = connection.transmit().to_vec();
+            connection.transmitted(sent.len());
+            // OFPT_TABLE_STATUS.
+            sent.windows(2).any(|head| head == [5, 31])
+        };
+        let add = |vswitch: &mut Vswitch, port: u128| {
+            let rule = FlowMod::add(Match::any().with(FieldId::InPort, port), Vec::new());
+            vswitch.plane.control.flow_mod(bridge, &rule, 0).unwrap();
+        };
+        (1..=8).for_each(|port| add(&mut vswitch, port));
+        assert!(!told(&mut vswitch), "a fifth of it is free");
+        add(&mut vswitch, 9);
+        assert!(told(&mut vswitch));
     }
 }

@@ -31,6 +31,7 @@ impl Vswitch {
         self.plane.control.group_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.report_rules(Some((conn, request.xid)));
+        self.tell_vacancy(bridge);
         self.forward_group_mod(bridge, request.xid, &change, existed);
         Ok(())
     }

@@ -33,6 +33,7 @@ impl Vswitch {
         let now_ms = self.plane.now_ms();
         self.plane.control.meter_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.report_rules(Some((conn, request.xid)));
+        self.tell_vacancy(bridge);
         self.forward_meter_mod(bridge, request.xid, change);
         Ok(())
     }
