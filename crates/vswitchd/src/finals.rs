@@ -9,7 +9,7 @@
 //! that vanish during one share the next. Otherwise folds are a fifth of a second apart, or half a second if
 //! a worker caches many flows.
 //!
-//! Reports of a bridge wait while one of its controllers is behind with reading them: a million removed rules
+//! Reports of a bridge wait while a primary controller is behind with reading them: a million removed rules
 //! are far more than a connection may hold.
 
 use crate::plane::{Crediting, ForwardingPlane};

@@ -231,7 +231,7 @@ impl Ofproto {
         lost
     }
 
-    /// Whether a connection is slow to read what it must be told of removed rules.
+    /// Whether a primary controller is slow to read what it must be told of removed rules.
     pub fn is_behind(&self, now: Instant) -> bool {
         self.conns.values().any(|conn| conn.is_behind(now))
     }

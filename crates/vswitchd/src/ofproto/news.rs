@@ -6,8 +6,8 @@
 //! rest could be requested.
 //!
 //! Packets are lost if the connection's queue is full. Nothing else is: a controller that missed a removed
-//! rule would count on it for ever. So reports of removed rules wait for a controller that reads slowly. At
-//! [`OWED_MAX`](openflow::connection::OWED_MAX) the connection ends.
+//! rule would count on it for ever. So reports of removed rules wait for a primary controller that reads
+//! slowly. At [`OWED_MAX`](openflow::connection::OWED_MAX) the connection ends.
 
 use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
@@ -193,9 +193,10 @@ impl OfConn {
         self.async_config_in_force().flow_removed[usize::from(self.role == Role::Secondary)]
     }
 
-    /// Whether it must be told of removed rules, and is slow to read of those before.
+    /// Whether it is a primary controller that must be told of removed rules, and is slow to read of those
+    /// before. Anyone may be a client, so clients hold up nobody.
     pub fn is_behind(&self, now: Instant) -> bool {
-        self.line.is_behind(now) && self.removals_wanted() != 0
+        self.purpose == Purpose::Primary && self.line.is_behind(now) && self.removals_wanted() != 0
     }
 
     /// Which removed rules it wanted in this version of the tables.
@@ -434,5 +435,9 @@ mod tests {
         );
         conn.role = Role::Secondary;
         assert!(!conn.is_behind(now), "a secondary is not told of removed rules");
+        conn.role = Role::Equal;
+        assert!(conn.is_behind(now));
+        (conn.purpose, conn.miss_send_len) = (Purpose::Service, 128);
+        assert!(!conn.is_behind(now), "a client holds up nobody");
     }
 }
