@@ -30,7 +30,7 @@ use transport::clock;
 /// would take longer than a turn.
 const LOOSE_LOOKED_AT: usize = 100;
 /// Bundles of one connection.
-const BUNDLES_MAX: usize = 16;
+const BUNDLES_MAX: usize = 256;
 /// Idle timeout in seconds, unless `bundle-idle-timeout` is set.
 const IDLE_DEFAULT_S: u32 = 10;
 /// Messages in one.
