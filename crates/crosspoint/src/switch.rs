@@ -7,7 +7,7 @@ use host::rundir::RunDir;
 use ports::files::FileDirs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use transport::{ActiveTarget, OVSDB_PORT, TlsFiles};
+use transport::{ActiveTarget, Bootstrap, OVSDB_PORT, TlsFiles};
 use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy, Flag, Flags, cpu_mask};
 
 /// Options of the subcommand.
@@ -170,7 +170,7 @@ fn config(args: Args) -> Result<Config, String> {
         tls: TlsFiles {
             private_key: args.private_key,
             certificate: args.certificate,
-            bootstrap_ca_cert: args.bootstrap_ca_cert.is_some(),
+            bootstrap: args.bootstrap_ca_cert.as_ref().map_or(Bootstrap::No, |_| Bootstrap::Anywhere),
             ca_cert: args.ca_cert.or(args.bootstrap_ca_cert),
             ..TlsFiles::default()
         },

@@ -64,8 +64,12 @@ pub fn log_directory() -> std::path::PathBuf {
     directory("OVS_LOGDIR", "/var/log/openvswitch")
 }
 
-/// `$OVS_DBDIR`, else `$OVS_SYSCONFDIR/openvswitch`, else the default.
+/// `openvswitch` in `$OVS_SYSCONFDIR`, by default in `/etc`.
+pub fn configuration_directory() -> std::path::PathBuf {
+    directory("OVS_SYSCONFDIR", "/etc").join("openvswitch")
+}
+
+/// `$OVS_DBDIR`, by default the directory of the configuration.
 pub fn database_directory() -> std::path::PathBuf {
-    let configuration = directory("OVS_SYSCONFDIR", "/etc").join("openvswitch");
-    directory("OVS_DBDIR", configuration.to_str().unwrap_or("/etc/openvswitch"))
+    directory("OVS_DBDIR", configuration_directory().to_str().unwrap_or("/etc/openvswitch"))
 }

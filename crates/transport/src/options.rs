@@ -1,6 +1,6 @@
 //! Options that several programs share.
 
-use crate::TlsFiles;
+use crate::{Bootstrap, TlsFiles};
 use host::getopt::{Opt, value};
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub fn take_tls(files: &mut TlsFiles, name: &str, value: Option<&str>) -> bool {
         "ca-cert" => files.ca_cert = Some(path_of(&text)),
         "bootstrap-ca-cert" => {
             files.ca_cert = Some(path_of(&text));
-            files.bootstrap_ca_cert = true;
+            files.bootstrap = Bootstrap::Anywhere;
         }
         "peer-ca-cert" => files.peer_ca_cert = Some(path_of(&text)),
         "ssl-protocols" => files.protocols = Some(text),

@@ -21,7 +21,7 @@ pub use host::log::os_text as reason;
 pub use kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 pub use listener::{Incoming, Listener, resolve};
 pub use target::{ActiveTarget, Host, OPENFLOW_PORT, OVSDB_PORT, PassiveTarget, Target};
-pub use tls::{Tls, TlsFiles};
+pub use tls::{Bootstrap, Tls, TlsFiles};
 
 #[cfg(test)]
 mod tests;

@@ -254,8 +254,11 @@ fn the_first_peers_authority_is_saved_and_trusted_from_then_on() {
     let saved = dir.path().join("cacert.pem");
     let server =
         TlsFiles { peer_ca_cert: Some(pki().join("pki/controllerca/cacert.pem")), ..files("ctl", "switch") };
-    let client =
-        TlsFiles { ca_cert: Some(saved.clone()), bootstrap_ca_cert: true, ..files("sc", "controller") };
+    let client = TlsFiles {
+        ca_cert: Some(saved.clone()),
+        bootstrap: Bootstrap::Anywhere,
+        ..files("sc", "controller")
+    };
     run(async {
         let tls = Arc::new(Tls::new(server));
         let target = PassiveTarget::parse("pssl:0:127.0.0.1", OVSDB_PORT).unwrap();
@@ -280,6 +283,70 @@ fn the_first_peers_authority_is_saved_and_trusted_from_then_on() {
     let text = |path| std::fs::read_to_string(path).unwrap();
     let body = |pem: String| pem[pem.find("-----BEGIN").unwrap()..].to_owned();
     assert_eq!(body(text(saved)), body(text(pki().join("pki/controllerca/cacert.pem"))));
+}
+
+#[test]
+fn files_that_block_or_never_end_are_refused_wherever_they_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, huge) = (dir.path().join("fifo"), dir.path().join("huge"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    std::fs::File::create(&huge).unwrap().set_len(1 << 42).unwrap();
+    let cases = [
+        (fifo, "not a regular file"),
+        (PathBuf::from("/dev/zero"), "not a regular file"),
+        (dir.path().to_owned(), "not a regular file"),
+        (huge, "longer than 1 MiB"),
+        // A regular file, whose readers wait for the kernel's messages; some machines hide it.
+        (PathBuf::from("/proc/kmsg"), ""),
+    ];
+    type Name = fn(&mut TlsFiles) -> &mut Option<PathBuf>;
+    let names: [Name; 4] =
+        [|f| &mut f.private_key, |f| &mut f.certificate, |f| &mut f.ca_cert, |f| &mut f.peer_ca_cert];
+    let (done, was_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (path, why) in cases {
+            for name in names {
+                let mut files = files("sc", "switch");
+                *name(&mut files) = Some(path.clone());
+                let said = Tls::new(files).check_server().unwrap_err().to_string();
+                assert!(said.starts_with(&format!("{}: ", path.display())) && said.contains(why), "{said}");
+            }
+        }
+        done.send(()).unwrap();
+    });
+    was_done.recv_timeout(Duration::from_secs(5)).expect("none of them is waited for");
+}
+
+#[test]
+fn a_database_has_an_authority_saved_only_below_the_directory_of_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("etc");
+    let checked = |bootstrap: &Bootstrap, path: &std::path::Path| {
+        let files =
+            TlsFiles { ca_cert: Some(path.into()), bootstrap: bootstrap.clone(), ..files("sc", "switch") };
+        Tls::new(files).check_server().map_err(|e| e.to_string())
+    };
+    let by_database = Bootstrap::Below(below.clone());
+    for (path, is_allowed) in [
+        (below.join("ca.pem"), true),
+        (below.join("tls/ca.pem"), true),
+        (below.join("../ca.pem"), false),
+        (dir.path().join("ca.pem"), false),
+        (dir.path().join("etc2/ca.pem"), false),
+        ("ca.pem".into(), false),
+    ] {
+        let result = checked(&by_database, &path);
+        assert_eq!(result.is_ok(), is_allowed, "{}: {result:?}", path.display());
+        if let Err(why) = result {
+            assert!(why.contains(&format!("below {}", below.display())), "{why}");
+            assert!(why.contains("--bootstrap-ca-cert"), "{why}");
+        }
+        checked(&Bootstrap::Anywhere, &path).unwrap();
+    }
+    // What is there already is used, wherever it is, and `none` is not the name of a file.
+    checked(&by_database, &pki().join("pki/switchca/cacert.pem")).unwrap();
+    checked(&by_database, "none".as_ref()).unwrap();
+    assert!(checked(&Bootstrap::No, &below.join("ca.pem")).unwrap_err().contains("No such file"));
 }
 
 #[test]

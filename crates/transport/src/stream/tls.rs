@@ -12,13 +12,19 @@
 //!
 //! Files are checked before each connection and read again if they have changed, so that a renewed
 //! certificate needs no restart.
+//!
+//! A client of the database may name the files, and the process may be root. So only regular files of a
+//! bounded size are read (a FIFO would block the thread, a device might never end), and an authority's
+//! certificate is saved only where [`Bootstrap`] allows it.
 
 use super::certificate::{common_name, validity};
 use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::suites::{provider, versions};
 use super::target::Host;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::net::TcpStream;
@@ -26,6 +32,7 @@ use tokio_rustls::rustls;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use host::log::os_text as reason;
+use rustix::fs::OFlags;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
@@ -45,8 +52,8 @@ pub struct TlsFiles {
     pub certificate: Option<PathBuf>,
     /// Certificates of the authorities that verify peers, PEM. `none` disables verification.
     pub ca_cert: Option<PathBuf>,
-    /// If the file `ca_cert` does not exist, accept the certificate that the first peer sends, and save it.
-    pub bootstrap_ca_cert: bool,
+    /// What to do if the file `ca_cert` does not exist.
+    pub bootstrap: Bootstrap,
     /// Certificates to send along with ours, for peers that bootstrap.
     pub peer_ca_cert: Option<PathBuf>,
     /// Such as `TLSv1.2,TLSv1.3`. `None`: both.
@@ -61,6 +68,44 @@ impl TlsFiles {
         *self == TlsFiles::default()
     }
 }
+
+/// Whether the first peer is accepted and its authority's certificate saved as `ca_cert`, if that file does
+/// not exist.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Bootstrap {
+    /// A missing file is an error.
+    #[default]
+    No,
+    /// The administrator named the file: it may be anywhere.
+    Anywhere,
+    /// A database named the file. Its clients are not root, so it must be below this directory.
+    Below(PathBuf),
+}
+
+impl Bootstrap {
+    /// For a file that a database named: below the directory of the configuration.
+    pub fn of_database() -> Bootstrap {
+        Bootstrap::Below(host::program::configuration_directory())
+    }
+
+    /// Whether `path`, which does not exist, is to be created. The error is a sentence.
+    fn creates(&self, path: &Path) -> Result<bool, String> {
+        let Bootstrap::Below(dir) = self else { return Ok(*self == Bootstrap::Anywhere) };
+        let goes_up = path.components().any(|component| component == Component::ParentDir);
+        if path.starts_with(dir) && !goes_up {
+            return Ok(true);
+        }
+        Err(format!(
+            "{}: does not exist, and a database may have it created only below {} (--bootstrap-ca-cert on the \
+             command line may name any file)",
+            path.display(),
+            dir.display()
+        ))
+    }
+}
+
+/// Maximum size of a file: that of all public authorities' certificates is a quarter of it.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// TLS, ready for connections.
 #[derive(Debug)]
@@ -79,8 +124,8 @@ struct Loaded {
     times: [Option<SystemTime>; 4],
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// The peer is not verified but its authority's certificate saved.
-    bootstrapping: bool,
+    /// The peer is not verified; its authority's certificate is saved in this file.
+    bootstraps: Option<PathBuf>,
     /// Peers show certificates that authorities have signed.
     verifies: bool,
 }
@@ -144,8 +189,8 @@ impl Tls {
                 return Err(StreamError::Handshake("the peer does not finish the TLS handshake".into()));
             }
         };
-        if loaded.bootstrapping {
-            return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
+        if let Some(path) = loaded.bootstraps {
+            return Err(bootstrap(path, stream.get_ref().1.peer_certificates()));
         }
         Ok(loaded.stream(stream.into()))
     }
@@ -157,8 +202,8 @@ impl Tls {
         if let Some(name) = stream.get_ref().1.server_name() {
             tracing::debug!(target: "stream_ssl", "connection indicated server name {name}");
         }
-        if loaded.bootstrapping {
-            return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
+        if let Some(path) = loaded.bootstraps {
+            return Err(bootstrap(path, stream.get_ref().1.peer_certificates()));
         }
         Ok(loaded.stream(stream.into()))
     }
@@ -182,40 +227,34 @@ impl Tls {
             },
         }
     }
+}
 
-    /// Saves the authority's certificate of the chain that the peer has sent.
-    fn bootstrap(&self, chain: Option<&[CertificateDer<'_>]>) -> StreamError {
-        let save = || -> Result<PathBuf, String> {
-            let path = self.files().ca_cert.ok_or("no file to save the CA certificate to")?;
-            let last = chain.and_then(<[_]>::last).ok_or("the peer sent no certificate")?;
-            let parsed = webpki::EndEntityCert::try_from(last).map_err(|e| e.to_string())?;
-            if parsed.issuer() != parsed.subject() {
-                return Err("the peer did not send the certificate of its authority along \
-                     (its --peer-ca-cert does that)"
-                    .into());
-            }
-            let pem = pem_rfc7468::encode_string("CERTIFICATE", pem_rfc7468::LineEnding::LF, last)
-                .map_err(|e| e.to_string())?;
-            // Never over a file that has appeared meanwhile: that one is trusted already.
-            let mut file = std::fs::File::options()
-                .write(true)
-                .create_new(true)
-                .open(&path)
-                .map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
-            match file.write_all(pem.as_bytes()) {
-                Ok(()) => Ok(path),
-                Err(e) => {
-                    // Half a certificate would be taken for one that is trusted already.
-                    let _ = std::fs::remove_file(&path);
-                    Err(format!("{}: {}", path.display(), reason(&e)))
-                }
-            }
-        };
-        match save() {
-            Ok(path) => StreamError::Bootstrapped(path),
-            Err(why) => StreamError::Handshake(format!("bootstrapping the CA certificate failed: {why}")),
-        }
+/// Saves the authority's certificate of the chain that the peer has sent.
+fn bootstrap(path: PathBuf, chain: Option<&[CertificateDer<'_>]>) -> StreamError {
+    match save_authority(&path, chain) {
+        Ok(()) => StreamError::Bootstrapped(path),
+        Err(why) => StreamError::Handshake(format!("bootstrapping the CA certificate failed: {why}")),
     }
+}
+
+fn save_authority(path: &Path, chain: Option<&[CertificateDer<'_>]>) -> Result<(), String> {
+    let last = chain.and_then(<[_]>::last).ok_or("the peer sent no certificate")?;
+    let parsed = webpki::EndEntityCert::try_from(last).map_err(|e| e.to_string())?;
+    if parsed.issuer() != parsed.subject() {
+        return Err("the peer did not send the certificate of its authority along \
+             (its --peer-ca-cert does that)"
+            .into());
+    }
+    let pem = pem_rfc7468::encode_string("CERTIFICATE", pem_rfc7468::LineEnding::LF, last)
+        .map_err(|e| e.to_string())?;
+    // Never over a file that has appeared meanwhile: that one is trusted already.
+    let created = File::options().write(true).create_new(true).open(path);
+    let mut file = created.map_err(|e| not_usable(path, &e))?;
+    file.write_all(pem.as_bytes()).map_err(|e| {
+        // Half a certificate would be taken for one that is trusted already.
+        let _ = std::fs::remove_file(path);
+        not_usable(path, &e)
+    })
 }
 
 /// When the files were written.
@@ -229,22 +268,17 @@ fn times(files: &TlsFiles) -> [Option<SystemTime>; 4] {
 
 fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, String> {
     let path = files.private_key.as_ref().ok_or("Private key must be configured to use SSL")?;
-    let key = PrivateKeyDer::from_pem_file(path).map_err(|e| unreadable(path, "private key", &e))?;
+    let key = contents(path).map_err(|e| not_usable(path, &e))?;
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|e| unreadable(path, "private key", &e))?;
     let path = files.certificate.as_ref().ok_or("Certificate must be configured to use SSL")?;
     let mut chain = certificates(path)?;
     if let Some(path) = &files.peer_ca_cert {
         chain.extend(certificates(path)?);
     }
     let ca_cert = files.ca_cert.as_ref().ok_or("CA certificate must be configured to use SSL")?;
-    let bootstrapping = files.bootstrap_ca_cert && !ca_cert.exists();
     let provider = Arc::new(provider(files.ciphers.as_deref())?);
-    let trust = if bootstrapping {
-        Trust::FirstPeer
-    } else if ca_cert.as_os_str() == "none" {
-        Trust::Anyone
-    } else {
-        Trust::Authorities(certificates(ca_cert)?)
-    };
+    let trust = trust(ca_cert, &files.bootstrap)?;
+    let bootstraps = matches!(trust, Trust::FirstPeer).then(|| ca_cert.clone());
     let verifies = matches!(trust, Trust::Authorities(_));
     let verifier = Arc::new(Verifier::new(trust, &provider).map_err(|e| {
         format!("{}: not a certificate that can be trusted: {}", ca_cert.display(), certificate_error(&e))
@@ -267,7 +301,7 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(of_ours)?;
-    Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstrapping, verifies })
+    Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstraps, verifies })
 }
 
 /// Completes a chain with the authorities that we know, as OpenSSL does: a peer that bootstraps needs the
@@ -294,9 +328,50 @@ fn add_authorities(chain: &mut Vec<CertificateDer<'static>>, trust: &Trust) {
     }
 }
 
+fn trust(ca_cert: &Path, bootstrap: &Bootstrap) -> Result<Trust, String> {
+    if ca_cert.as_os_str() == "none" {
+        return Ok(Trust::Anyone);
+    }
+    match contents(ca_cert) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && bootstrap.creates(ca_cert)? => Ok(Trust::FirstPeer),
+        read => certificates_in(ca_cert, read).map(Trust::Authorities),
+    }
+}
+
+/// The contents of a file. Nothing here blocks, whatever the path leads to.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    // Before it is opened: opening a device may do something already.
+    check(&path.metadata()?)?;
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    // And after: it may have been exchanged.
+    let bytes = check(&file.metadata()?)?;
+    let mut contents = Vec::new();
+    // Only that much, even if it grows meanwhile, and nothing of files that the kernel makes up as they are
+    // read: they have no size.
+    file.take(bytes).read_to_end(&mut contents)?;
+    Ok(contents)
+}
+
+/// The size of a file that may be read.
+fn check(metadata: &Metadata) -> io::Result<u64> {
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        let why = format!("longer than {} MiB, too long for keys and certificates", FILE_BYTES_MAX >> 20);
+        return Err(io::Error::other(why));
+    }
+    Ok(metadata.len())
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
+    certificates_in(path, contents(path))
+}
+
+fn certificates_in(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = read.map_err(|e| not_usable(path, &e))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|e| unreadable(path, "certificate", &e))?;
     if certificates.is_empty() {
         return Err(format!("{}: no certificate in it", path.display()));
@@ -304,10 +379,13 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(certificates)
 }
 
+fn not_usable(path: &Path, error: &io::Error) -> String {
+    format!("{}: {}", path.display(), reason(error))
+}
+
 fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::Io(e) => format!("{}: {}", path.display(), reason(e)),
         Error::NoItemsFound => format!("{}: no {what} in it", path.display()),
         other => format!("{}: not a {what} in PEM: {other}", path.display()),
     }
@@ -463,7 +541,7 @@ impl ClientCertVerifier for Verifier {
 }
 
 /// The reason for a failed handshake.
-fn explain(error: &std::io::Error) -> String {
+fn explain(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => {
@@ -484,7 +562,7 @@ fn explain(error: &std::io::Error) -> String {
             format!("the peer breaks the rules of TLS: {}", words(why))
         }
         Some(other) => format!("TLS handshake failed: {other}"),
-        None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
             "the peer closed the connection during the TLS handshake".into()
         }
         None => reason(error),

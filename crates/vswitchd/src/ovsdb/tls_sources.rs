@@ -4,7 +4,7 @@
 use super::columns::ColumnName;
 use ovsdb::server::Server;
 use std::path::{Path, PathBuf};
-use transport::{Tls, TlsFiles};
+use transport::{Bootstrap, Tls, TlsFiles};
 
 /// What may name a column.
 pub(super) fn sources(given: &TlsFiles) -> impl Iterator<Item = &str> {
@@ -32,13 +32,17 @@ pub(super) fn files(given: &TlsFiles, server: &Server) -> TlsFiles {
         None => Some(source.to_owned()),
         Some(column) => column.ok()?.find(server).ok()?.string(),
     };
+    let is_column = |path: &Path| path.to_str().and_then(ColumnName::parse).is_some();
     let text = |source: &Option<String>| named(source.as_deref()?);
     let file = |source: &Option<PathBuf>| named(source.as_deref().and_then(Path::to_str)?).map(PathBuf::from);
     TlsFiles {
         private_key: file(&given.private_key),
         certificate: file(&given.certificate),
         ca_cert: file(&given.ca_cert),
-        bootstrap_ca_cert: given.bootstrap_ca_cert,
+        bootstrap: match (&given.ca_cert, &given.bootstrap) {
+            (Some(path), Bootstrap::Anywhere) if is_column(path) => Bootstrap::of_database(),
+            (_, given) => given.clone(),
+        },
         peer_ca_cert: file(&given.peer_ca_cert),
         protocols: text(&given.protocols),
         ciphers: text(&given.ciphers),

@@ -6,7 +6,7 @@ use ovsdb::Datum;
 use std::net::{IpAddr, SocketAddrV4};
 use std::path::PathBuf;
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
-use transport::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
+use transport::{ActiveTarget, Bootstrap, Host, OVSDB_PORT, TlsFiles};
 
 /// Longest name of a bridge: its own interface is, or could be, a kernel device.
 pub(super) const BRIDGE_NAME_BYTES_MAX: usize = 15;
@@ -62,7 +62,10 @@ pub(super) fn tls_files(row: &RowRef<'_>) -> TlsFiles {
         private_key: path("private_key"),
         certificate: path("certificate"),
         ca_cert: path("ca_cert"),
-        bootstrap_ca_cert: row.get("bootstrap_ca_cert").and_then(Datum::as_bool).unwrap_or(false),
+        bootstrap: match row.get("bootstrap_ca_cert").and_then(Datum::as_bool) {
+            Some(true) => Bootstrap::of_database(),
+            _ => Bootstrap::No,
+        },
         ..TlsFiles::default()
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 use testkit::lab::{accept, wait_for};
-use transport::TlsFiles;
+use transport::{Bootstrap, TlsFiles};
 use vswitchd::ovsdb::{ConfigFile, Options, serve};
 
 const COLUMN: &str = "db:D,Global,connections";
@@ -270,6 +270,36 @@ fn a_backup_follows_a_stock_server_and_takes_over() {
         rig.transact(json!([{"op": "insert", "table": "Counter", "row": {"n": 3}}]))[0].get("uuid").is_some()
     });
     assert!(rig.client(&["dump", "S", "D", "Logical_Switch", "name"]).contains('2'));
+}
+
+#[test]
+fn files_that_clients_name_neither_block_the_server_nor_are_created_where_they_please() {
+    let rig = Rig::with(|options| {
+        options.remotes.push(COLUMN.into());
+        options.tls = TlsFiles {
+            private_key: Some("db:D,Global,key".into()),
+            certificate: Some("db:D,Global,certificate".into()),
+            ca_cert: Some("db:D,Global,ca".into()),
+            // `ovs-ctl` says so.
+            bootstrap: Bootstrap::Anywhere,
+            ..TlsFiles::default()
+        };
+    });
+    let dir = rig.dir.path();
+    pki(dir);
+    ok(dir, "mkfifo", &["fifo"]);
+    let file = |name: &str| dir.join(name).display().to_string();
+    rig.transact(json!([{"op": "insert", "table": "Global", "row": {
+        "key": file("fifo"), "certificate": file("ctl-cert.pem"), "ca": file("new.pem")}}]));
+    let target = "pssl:0:127.0.0.1";
+    add(&rig, target, json!({}));
+    let says =
+        |why: &str| wait_for(why, || status(&rig, target, "last_error").is_some_and(|e| e.contains(why)));
+    says("not a regular file");
+    let key = file("ctl-privkey.pem");
+    rig.transact(json!([{"op": "update", "table": "Global", "where": [], "row": {"key": key}}]));
+    says("a database may have it created only below");
+    assert!(!dir.join("new.pem").exists());
 }
 
 #[test]

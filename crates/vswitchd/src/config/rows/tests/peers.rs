@@ -1,6 +1,7 @@
 //! Rows of managers and controllers: where the switch connects, and whom it lets connect.
 
 use super::*;
+use transport::Bootstrap;
 
 #[test]
 fn managers_that_are_connected_to_are_reached_through_the_bridges_unless_their_rows_say_otherwise() {
@@ -21,6 +22,23 @@ fn managers_that_are_connected_to_are_reached_through_the_bridges_unless_their_r
     rig.transact(&operations);
     let expected = ["10.0.0.1:6640", "10.0.0.2:7000"].map(|a| a.parse().unwrap());
     assert_eq!(rig.read().wanted.switch.in_band_managers, expected.into());
+}
+
+#[test]
+fn an_authority_is_saved_for_the_database_below_the_directory_of_the_configuration() {
+    let mut rig = Rig::new();
+    let row = json!({"private_key": "key", "certificate": "", "ca_cert": "/new", "bootstrap_ca_cert": true});
+    rig.transact(&[
+        json!({"op": "insert", "table": "SSL", "uuid-name": "s", "row": row}),
+        json!({"op": "update", "table": "Open_vSwitch", "where": [], "row": {"ssl": ["named-uuid", "s"]}}),
+    ]);
+    let files = rig.read().wanted.switch.tls.clone().unwrap();
+    assert_eq!((files.private_key, files.certificate), (Some("key".into()), None));
+    assert_eq!(files.bootstrap, Bootstrap::Below(host::program::configuration_directory()));
+    rig.transact(&[
+        json!({"op": "update", "table": "SSL", "where": [], "row": {"bootstrap_ca_cert": false}}),
+    ]);
+    assert_eq!(rig.read().wanted.switch.tls.clone().unwrap().bootstrap, Bootstrap::No);
 }
 
 #[test]
