@@ -14,7 +14,7 @@ use crate::finals::Schedule;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::machine::ThisMachine;
-use crate::ofproto::{Asynchronous, Ofproto, PortSet, Source};
+use crate::ofproto::{Asynchronous, NextHops, Ofproto, PortSet, Source};
 use crate::own_changes::OwnChanges;
 use crate::plane::ForwardingPlane;
 use crate::tls::SwitchTls;
@@ -47,6 +47,10 @@ pub struct Vswitch {
     pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
     /// Settings of the switch as a whole that are in force.
     pub(crate) settings: SwitchWide,
+    /// The ways to controllers and managers that are reached through the bridges.
+    pub(crate) next_hops: NextHops,
+    /// The bridge whose in-band control was last brought up to date.
+    pub(crate) last_in_band: Option<BridgeIdx>,
     /// Rules are to be restored first (`flow-restore-wait`): nothing is forwarded, and no controller is
     /// connected to. True until a configuration says otherwise, and never again.
     pub(crate) awaits_rules: bool,
@@ -140,6 +144,8 @@ impl Vswitch {
             plane,
             bridges: BTreeMap::new(),
             settings: SwitchWide::default(),
+            next_hops: NextHops::default(),
+            last_in_band: None,
             awaits_rules: true,
             workers,
             schedule: Schedule::default(),

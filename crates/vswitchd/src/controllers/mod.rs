@@ -25,12 +25,15 @@ use crate::ofproto::{ControllerStatus, Link, OwnRule, fail_open};
 use crate::own_changes::OwnChange;
 use crate::state::{Shared, Vswitch};
 use flow::{Action, Match};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use switch::control::{Command, FlowMod};
 use switch::{BridgeIdx, RuleFlags};
 use tokio::task::AbortHandle;
 use transport::clock;
+
+/// In-band control of bridges with about so many controllers and managers is brought up to date in one turn.
+const REMOTES_MAX: usize = 1_000;
 
 /// The tasks of all links.
 #[derive(Default)]
@@ -95,7 +98,7 @@ impl Vswitch {
     /// Removes all rules, groups and meters except the switch's own rules. Restores the rule of a bridge that
     /// switches by itself.
     pub(crate) fn flush_rules(&mut self, idx: BridgeIdx) {
-        self.change_by_itself(idx, OwnChange::Flush(self.standalone_rule(idx)));
+        self.change_by_itself(idx, [OwnChange::Flush(self.standalone_rule(idx))]);
     }
 
     /// The only rule of a bridge without controllers in mode `standalone`. Clients can see and change it.
@@ -121,45 +124,71 @@ impl Vswitch {
         }
     }
 
-    /// Looks after all bridges' controllers. To be called some times a second.
+    /// Looks after all bridges' controllers, and some of the bridges' in-band control, in turn. To be called
+    /// some times a second.
     pub(crate) fn tick_controllers(&mut self, now: Instant) {
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
-        bridges.into_iter().for_each(|idx| self.run_controllers(idx, now));
+        bridges.iter().for_each(|idx| self.run_fail_open(*idx, now));
+        self.next_hops.ask_some(now, ports::netlink::next_hop);
+        let last = self.last_in_band;
+        let mut remotes = 0;
+        for idx in bridges.into_iter().filter(|idx| Some(*idx) > last) {
+            remotes += self.run_in_band(idx, now);
+            self.last_in_band = Some(idx);
+            if remotes >= REMOTES_MAX {
+                return;
+            }
+        }
+        self.last_in_band = None;
+        self.next_hops.end_round();
     }
 
     pub(crate) fn run_controllers(&mut self, idx: BridgeIdx, now: Instant) {
-        // The kernel's routes do not lead through a dummy.
-        let local = self.port_numbered(idx, base::OfPort::LOCAL);
-        let is_routed = local.is_some_and(|port| !port.interface.is_dummy());
-        let next_hop = |ip| is_routed.then(|| ports::netlink::next_hop(ip)).flatten();
+        self.run_fail_open(idx, now);
+        self.run_in_band(idx, now);
+    }
+
+    fn run_fail_open(&mut self, idx: BridgeIdx, now: Instant) {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         bridge.note_heard();
         let control = &mut bridge.control;
         let standalone = bridge.settings.fail_mode == FailMode::Standalone && !self.awaits_rules;
-        let change = control.fail_open.run(standalone, control.links.values(), now);
-        let managers = self.settings.in_band_managers.iter().copied();
-        let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
-        let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
-        let queue_id = bridge.settings.in_band_queue;
-        let in_band = control.in_band.run(bridge.mac, remotes, queue_id, now, next_hop);
-        match change {
+        match control.fail_open.run(standalone, control.links.values(), now) {
             fail_open::Change::None => {}
             fail_open::Change::Entered => {
                 self.flush_rules(idx);
-                self.own_rule(idx, Command::Add, &fail_open::rule());
+                self.change_by_itself(idx, [own_rule(Command::Add, &fail_open::rule())]);
+            }
+            fail_open::Change::Left => {
+                self.change_by_itself(idx, [own_rule(Command::DeleteStrict, &fail_open::rule())]);
             }
             fail_open::Change::SendsPacket => {
                 let (packet, frame) = fail_open::packet(bridge.mac);
                 bridge.tell_packet(packet, 1, |_| vec![frame]);
             }
-            fail_open::Change::Left => self.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
         }
-        for rule in in_band.removed {
-            self.own_rule(idx, Command::DeleteStrict, &rule);
+    }
+
+    /// How many controllers and managers are reached through the bridge.
+    fn run_in_band(&mut self, idx: BridgeIdx, now: Instant) -> usize {
+        // The kernel's routes do not lead through a dummy.
+        let local = self.port_numbered(idx, base::OfPort::LOCAL);
+        let is_routed = local.is_some_and(|port| !port.interface.is_dummy());
+        let Vswitch { bridges, next_hops, settings, .. } = self;
+        let Some(bridge) = bridges.get_mut(&idx) else { return 0 };
+        let control = &mut bridge.control;
+        let managers = settings.in_band_managers.iter().copied();
+        let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
+        let remotes: BTreeSet<_> = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
+        let count = remotes.len();
+        let next_hop = |ip| if is_routed { next_hops.first_to(ip, now) } else { None };
+        let changes = control.in_band.run(bridge.mac, remotes, bridge.settings.in_band_queue, next_hop);
+        let removed = changes.removed.iter().map(|rule| own_rule(Command::DeleteStrict, rule));
+        let added = changes.added.iter().map(|rule| own_rule(Command::Add, rule));
+        if !changes.removed.is_empty() || !changes.added.is_empty() {
+            self.change_by_itself(idx, removed.chain(added));
         }
-        for rule in in_band.added {
-            self.own_rule(idx, Command::Add, &rule);
-        }
+        count
     }
 
     /// The columns `is_connected`, `role` and `status` of a bridge's controllers, by target.
@@ -167,17 +196,52 @@ impl Vswitch {
         let now = clock::now();
         self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()
     }
+}
 
-    /// Adds or removes a rule that is the switch's own affair.
-    fn own_rule(&mut self, idx: BridgeIdx, command: Command, rule: &OwnRule) {
-        let queue = rule.queue_id.map(Action::SetQueue);
-        let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
-        let fm = FlowMod {
-            command,
-            priority: rule.priority,
-            flags: RuleFlags { hidden: true, ..RuleFlags::default() },
-            ..FlowMod::add(rule.matching.clone(), queue.into_iter().chain([normal]).collect())
+/// Adds or removes a rule that is the switch's own affair.
+fn own_rule(command: Command, rule: &OwnRule) -> OwnChange {
+    let queue = rule.queue_id.map(Action::SetQueue);
+    let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
+    OwnChange::Rule(FlowMod {
+        command,
+        priority: rule.priority,
+        flags: RuleFlags { hidden: true, ..RuleFlags::default() },
+        ..FlowMod::add(rule.matching.clone(), queue.into_iter().chain([normal]).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::wanted::Bridge;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use crate::ofproto::Ofproto;
+    use host::rundir::RunDir;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use switch::BridgeConfig;
+
+    #[test]
+    fn in_band_control_of_many_bridges_and_managers_takes_several_turns() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let managers = (0..REMOTES_MAX as u32).map(|n| SocketAddrV4::new(Ipv4Addr::from(n), 6640));
+        vswitch.settings.in_band_managers = managers.collect();
+        let add = |name: &str, vswitch: &mut Vswitch| {
+            let idx = vswitch.plane.control.add_bridge(BridgeConfig::new(name));
+            vswitch.bridges.insert(idx, Ofproto::new(idx, [2, 0, 0, 0, 0, 1], &Bridge::new(name)));
+            idx
         };
-        self.change_by_itself(idx, OwnChange::Rule(fm));
+        let [first, second] = ["br0", "br1"].map(|name| add(name, &mut vswitch));
+        for done in [Some(first), Some(second), None, Some(first)] {
+            vswitch.tick_controllers(clock::now());
+            assert_eq!(vswitch.last_in_band, done);
+        }
+        // Fewer are one turn's work.
+        vswitch.settings.in_band_managers.retain(|manager| manager.ip().octets()[3] == 0);
+        for _ in 0..3 {
+            vswitch.tick_controllers(clock::now());
+        }
+        assert_eq!(vswitch.last_in_band, None);
     }
 }

@@ -162,9 +162,13 @@ impl Vswitch {
     }
 
     /// Makes a change by the switch itself: at once, if it is small and no other change is in progress.
-    pub(crate) fn change_by_itself(&mut self, bridge: BridgeIdx, change: OwnChange) {
+    pub(crate) fn change_by_itself(
+        &mut self,
+        bridge: BridgeIdx,
+        changes: impl IntoIterator<Item = OwnChange>,
+    ) {
         let is_first = self.own_changes.is_empty();
-        self.own_changes.push(bridge, change);
+        changes.into_iter().for_each(|change| self.own_changes.push(bridge, change));
         if !is_first || self.go_on_with_own_changes(Instant::now() + TURN) {
             self.urgent.notify_one();
         }

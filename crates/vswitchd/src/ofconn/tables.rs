@@ -73,7 +73,7 @@ impl Vswitch {
             evicts: configured.evicts || by_controller,
             groups: configured.groups,
         };
-        self.change_by_itself(bridge, OwnChange::Limit(table_id, limits));
+        self.change_by_itself(bridge, [OwnChange::Limit(table_id, limits)]);
     }
 
     /// Applies the database's settings for a bridge's tables. `before`: the tables that had settings until

@@ -6,15 +6,13 @@
 //! change them. Priorities are Open vSwitch's, as in `ovs-appctl bridge/dump-flows`.
 //!
 //! ARP of the first host on the way to a controller, a router or the controller itself, passes by its
-//! Ethernet address: a router may ask for the switch under an address that no other rule knows. The kernel is
-//! asked for it again every ten seconds, and every second while it does not know it, as in Open vSwitch.
+//! Ethernet address: a router may ask for the switch under an address that no other rule knows.
 
 use super::own_rule::OwnRule;
 use base::OfPort;
 use flow::{FieldId, Match};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::{Duration, Instant};
 
 const FROM_LOCAL_DHCP: i32 = 180_000;
 const TO_LOCAL_ARP: i32 = 180_001;
@@ -41,15 +39,7 @@ pub(crate) struct InBand {
     there: BTreeSet<What>,
     /// Their queue.
     queue_id: Option<u32>,
-    /// The first hosts on the way to the controllers' addresses, as far as known.
-    next_hops: BTreeMap<Ipv4Addr, Option<u64>>,
-    /// When to ask for them again.
-    ask_at: Option<Instant>,
 }
-
-/// How long an answer of the kernel is believed: with an address, and without one.
-const KNOWN: Duration = Duration::from_secs(10);
-const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// What to do.
 #[derive(Default)]
@@ -60,29 +50,23 @@ pub(crate) struct Changes {
 
 impl InBand {
     /// The bridge's address and the controllers that are reached through it are these, and packets to and
-    /// from them leave by this queue. `next_hop` finds the Ethernet address of the first host on the
-    /// way to an address.
+    /// from them leave by this queue. `next_hop` says the Ethernet address of the first host on the way to an
+    /// address, as far as known.
     pub fn run(
         &mut self,
         mac: [u8; 6],
         remotes: BTreeSet<SocketAddrV4>,
         queue_id: Option<u32>,
-        now: Instant,
-        next_hop: impl Fn(Ipv4Addr) -> Option<[u8; 6]>,
+        next_hop: impl FnMut(Ipv4Addr) -> Option<[u8; 6]>,
     ) -> Changes {
         let number = |mac: [u8; 6]| mac.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let addresses: BTreeSet<Ipv4Addr> = remotes.iter().map(|remote| *remote.ip()).collect();
-        if !addresses.iter().eq(self.next_hops.keys()) || self.ask_at.is_none_or(|at| now >= at) {
-            self.next_hops = addresses.into_iter().map(|ip| (ip, next_hop(ip).map(number))).collect();
-            let are_known = self.next_hops.values().all(Option::is_some);
-            self.ask_at = Some(now + if are_known { KNOWN } else { UNKNOWN });
-        }
         let mut wanted = BTreeSet::new();
         if !remotes.is_empty() {
             wanted.insert(What::Local(number(mac)));
         }
-        wanted.extend(self.next_hops.values().flatten().copied().map(What::NextHop));
-        wanted.extend(remotes.iter().map(|r| What::Address(*r.ip())));
+        wanted.extend(addresses.iter().copied().map(What::Address));
+        wanted.extend(addresses.into_iter().filter_map(next_hop).map(number).map(What::NextHop));
         wanted.extend(remotes.into_iter().map(What::Remote));
         let is_queue_new = std::mem::replace(&mut self.queue_id, queue_id) != queue_id;
         if wanted == self.there && !is_queue_new {
@@ -146,54 +130,52 @@ mod tests {
         text.parse().unwrap()
     }
 
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+    fn nothing_known(_: Ipv4Addr) -> Option<[u8; 6]> {
+        None
+    }
+
     #[test]
     fn rules_come_and_go_with_controllers_and_addresses() {
-        let (mut in_band, now) = (InBand::default(), Instant::now());
-        let mac = [2, 0, 0, 0, 0, 1];
-        assert!(
-            in_band.run(mac, BTreeSet::new(), None, now, |_| None).added.is_empty(),
-            "no controller, no rules"
-        );
+        let mut in_band = InBand::default();
+        let none = in_band.run(MAC, BTreeSet::new(), None, nothing_known);
+        assert!(none.added.is_empty(), "no controller, no rules");
         let first = BTreeSet::from([remote("10.0.0.1:6653")]);
-        let changes = in_band.run(mac, first.clone(), None, now, |_| None);
+        let changes = in_band.run(MAC, first.clone(), None, nothing_known);
         assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
         let both = BTreeSet::from([remote("10.0.0.1:6653"), remote("10.0.0.1:6654")]);
-        let changes = in_band.run(mac, both, None, now, |_| None);
+        let changes = in_band.run(MAC, both, None, nothing_known);
         assert_eq!((changes.added.len(), changes.removed.len()), (2, 0), "the address is known");
-        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone(), None, now, |_| None);
+        let other_mac = [2, 0, 0, 0, 0, 2];
+        let changes = in_band.run(other_mac, first, None, nothing_known);
         assert_eq!((changes.added.len(), changes.removed.len()), (3, 5));
-        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new(), None, now, |_| None).removed.len(), 7);
+        assert_eq!(in_band.run(other_mac, BTreeSet::new(), None, nothing_known).removed.len(), 7);
     }
 
     #[test]
     fn all_rules_come_again_with_another_queue() {
-        let (mut in_band, now) = (InBand::default(), Instant::now());
+        let mut in_band = InBand::default();
         let remotes = BTreeSet::from([remote("10.0.0.1:6653")]);
-        in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), None, now, |_| None);
-        let changes = in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), Some(3), now, |_| None);
+        in_band.run(MAC, remotes.clone(), None, nothing_known);
+        let changes = in_band.run(MAC, remotes.clone(), Some(3), nothing_known);
         assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
         assert!(changes.added.iter().all(|rule| rule.queue_id == Some(3)));
-        assert!(in_band.run([2, 0, 0, 0, 0, 1], remotes, Some(3), now, |_| None).added.is_empty());
+        assert!(in_band.run(MAC, remotes, Some(3), nothing_known).added.is_empty());
     }
 
     #[test]
-    fn the_first_host_on_the_way_is_asked_for_and_may_change() {
-        let (mut in_band, now) = (InBand::default(), Instant::now());
-        let mac = [2, 0, 0, 0, 0, 1];
+    fn the_first_host_on_the_way_has_rules_and_may_change() {
+        let mut in_band = InBand::default();
         let remotes = || BTreeSet::from([remote("10.0.0.1:6653")]);
-        let at = |seconds| now + Duration::from_secs(seconds);
         let router = |n: u8| move |_| Some([2, 0, 0, 0, 1, n]);
-        assert_eq!(in_band.run(mac, remotes(), None, now, |_| None).added.len(), 7);
-        assert!(in_band.run(mac, remotes(), None, now, router(1)).added.is_empty(), "asked in a second");
-        let found = in_band.run(mac, remotes(), None, at(1), router(1)).added;
+        assert_eq!(in_band.run(MAC, remotes(), None, nothing_known).added.len(), 7);
+        let found = in_band.run(MAC, remotes(), None, router(1)).added;
         let priorities: Vec<i32> = found.iter().map(|rule| rule.priority).collect();
         assert_eq!(priorities, [TO_NEXT_HOP_ARP, FROM_NEXT_HOP_ARP]);
-        assert!(
-            in_band.run(mac, remotes(), None, at(10), router(2)).added.is_empty(),
-            "known for ten seconds"
-        );
-        let changes = in_band.run(mac, remotes(), None, at(11), router(2));
+        assert!(in_band.run(MAC, remotes(), None, router(1)).added.is_empty());
+        let changes = in_band.run(MAC, remotes(), None, router(2));
         assert_eq!((changes.added.len(), changes.removed.len()), (2, 2));
-        assert_eq!(in_band.run(mac, BTreeSet::new(), None, at(12), router(2)).removed.len(), 9);
+        assert_eq!(in_band.run(MAC, BTreeSet::new(), None, router(2)).removed.len(), 9);
     }
 }

@@ -3,8 +3,9 @@
 //! Files: `bridge` has the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`,
 //! `packets`, `pending` requests, `held_rules` of dumps and `flow_mod_log`; `news` has unrequested messages;
 //! `link` is an active row of table Controller, `settings` interprets it, `sched` limits its packets;
-//! `fail_open` and `in_band` are what a bridge does by itself, with `own_rule`s; `tables` and
-//! `table_features` describe its tables; `continuation` is a paused packet's remaining work.
+//! `fail_open` and `in_band` are what a bridge does by itself, with `own_rule`s, and `next_hops` what all of
+//! them know for that; `tables` and `table_features` describe its tables; `continuation` is a paused packet's
+//! remaining work.
 
 mod bridge;
 mod bundles;
@@ -18,6 +19,7 @@ pub(crate) mod journal;
 mod link;
 mod monitors;
 mod news;
+mod next_hops;
 mod own_rule;
 mod packets;
 mod pending;
@@ -36,6 +38,7 @@ pub use link::ControllerStatus;
 pub(crate) use link::{Kind as LinkKind, Link, SILENT};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};
 pub(crate) use news::{Asynchronous, PortSet, Source};
+pub(crate) use next_hops::NextHops;
 pub(crate) use own_rule::OwnRule;
 pub(crate) use packets::PacketNews;
 pub(crate) use pending::{

@@ -33,7 +33,7 @@ impl Vswitch {
         self.update_datapath_id(idx);
         self.limit_tables(idx, []);
         if let Some(rule) = self.standalone_rule(idx) {
-            self.change_by_itself(idx, OwnChange::Rule(rule));
+            self.change_by_itself(idx, [OwnChange::Rule(rule)]);
         }
         self.set_controllers(idx, &wanted.controllers, false);
     }
@@ -49,7 +49,7 @@ impl Vswitch {
         }
         // What is not complete is completed, but no packets of its bundles are sent.
         self.connections.abandoned.retain(|(bridge, _)| *bridge != idx);
-        self.change_by_itself(idx, OwnChange::Remove);
+        self.change_by_itself(idx, [OwnChange::Remove]);
         tracing::debug!(target: "bridge", "bridge {name}: removed");
     }
 
