@@ -270,7 +270,7 @@ impl OfConn {
         let Some(scheds) = &mut self.packets.scheds else { return self.send_packet(packet.clone()) };
         let by_rule = packet.reason(version) != PacketInReason::NoMatch;
         let port = packet.message.metadata.key.get64(FieldId::InPort) as u16;
-        match scheds[usize::from(by_rule)].submit(clock::now(), port, packet.clone()) {
+        match scheds[usize::from(by_rule)].submit(clock::now(), port, packet.clone(), packet.bytes()) {
             Some(packet) => self.send_packet(packet),
             None => {
                 // Its task must wake up in time.

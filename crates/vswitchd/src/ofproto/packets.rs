@@ -33,6 +33,12 @@ impl PacketNews {
         }
     }
 
+    /// Its size in memory.
+    pub fn bytes(&self) -> usize {
+        let PacketIn { data, userdata, continuation, .. } = &self.message;
+        size_of::<PacketNews>() + data.len() + userdata.len() + continuation.len()
+    }
+
     /// Whether connections of this version are told at all: from OpenFlow 1.3 on, a packet without a rule is
     /// dropped, whatever others want to be told.
     pub fn is_told_by(&self, version: Version) -> bool {
