@@ -152,8 +152,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let exit = Rc::new(unixctl::Exit::default());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());
-        async move |request: &unixctl::Request| {
-            let result = commands::run(&shared, request).await;
+        async move |request: &unixctl::Request, growing| {
+            let result = commands::run(&shared, request, growing).await;
             if shared.borrow().commands.ending.is_some() {
                 exit.tell();
             }

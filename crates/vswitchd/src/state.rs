@@ -29,6 +29,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use switch::{BridgeIdx, Effect};
 use tokio::sync::Notify;
+use transport::unixctl::Growing;
 
 pub(crate) use crate::port_record::PortRecord;
 
@@ -38,7 +39,7 @@ pub use crate::plane::SetupError;
 pub type Shared = Rc<RefCell<Vswitch>>;
 
 /// What a command goes on with after it has returned: its answer comes from this.
-pub(crate) type Begun = Box<dyn FnOnce(Shared) -> LocalAnswer>;
+pub(crate) type Begun = Box<dyn FnOnce(Shared, Growing) -> LocalAnswer>;
 type LocalAnswer = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 
 /// See the module's text.
@@ -169,7 +170,15 @@ impl Vswitch {
         &mut self,
         go_on: impl FnOnce(Shared) -> F + 'static,
     ) {
-        self.begun = Some(Box::new(|shared| Box::pin(go_on(shared))));
+        self.begin_long(|shared, _| go_on(shared));
+    }
+
+    /// The same for an answer that may be long: what makes it tells how it grows.
+    pub(crate) fn begin_long<F: Future<Output = Result<String, String>> + 'static>(
+        &mut self,
+        go_on: impl FnOnce(Shared, Growing) -> F + 'static,
+    ) {
+        self.begun = Some(Box::new(|shared, growing| Box::pin(go_on(shared, growing))));
     }
 
     pub(crate) fn bridge_named(&self, name: &str) -> Option<&Ofproto> {

@@ -57,7 +57,7 @@ mod tests {
             let (client, its) = Stream::pair().unwrap();
             rustix::net::sockopt::set_socket_send_buffer_size(&its, 1).unwrap();
             let told = exit.clone();
-            let answer = async move |request: &Request| {
+            let answer = async move |request: &Request, _| {
                 if request.method == "exit" {
                     told.tell();
                 }
@@ -65,7 +65,7 @@ mod tests {
             };
             let (stream, end) = (Stream::of_pair(its).unwrap(), exit.clone());
             tokio::task::spawn_local(async move {
-                let account = Budget::new(REPLIES_BYTES_MAX).open();
+                let account = Rc::new(Budget::new(REPLIES_BYTES_MAX).open());
                 converse(stream, &answer, &end, &Rc::default(), &account).await;
             });
             let mut client = tokio::net::UnixStream::from_std(client).unwrap();

@@ -28,8 +28,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub const CLIENTS_MAX: usize = 100;
 /// Descriptors for the operator when others have used up all.
 const SPARES: usize = 4;
-/// Bytes of all replies that wait to be read: four of a million rules each. Beyond that the client with the
-/// longest is closed, and first of all one that reads nothing.
+/// Bytes of all replies that are being made or wait to be read: four of a million rules each. Beyond that the
+/// client with the longest is closed, and first of all one that reads nothing.
 const REPLIES_BYTES_MAX: usize = 512 << 20;
 /// How much of a reply is made at a time.
 const PIECE_BYTES: usize = 1 << 16;
@@ -48,6 +48,20 @@ static CUT: AtomicU64 = AtomicU64::new(0);
 /// How many replies were cut off so far.
 pub fn cut() -> u64 {
     CUT.load(Ordering::Relaxed)
+}
+
+/// Counts the memory of a reply that is being made; the default counts nothing. Beyond the budget, whatever
+/// makes the reply is dropped where it waits.
+#[derive(Clone, Default)]
+pub struct Growing(Option<Rc<Account>>);
+
+impl Growing {
+    /// It takes so many bytes now.
+    pub fn reaches(&self, bytes: usize) {
+        if let Some(account) = &self.0 {
+            account.set(bytes, 0, false);
+        }
+    }
 }
 
 /// One command.
@@ -133,14 +147,15 @@ fn reply<'a>(id: &Value, result: &'a Result<String, String>) -> impl Iterator<It
 /// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served
 /// meanwhile.
 pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<String, String> + 'static) {
-    serve_until_exit(listener, Rc::default(), answer).await;
+    serve_until_exit(listener, Rc::default(), async move |request: &Request, _| answer(request).await).await;
 }
 
-/// Like [`serve`]; tells `exit` of the replies to the command `exit`, for a program that ends by it.
+/// Like [`serve`]; tells `exit` of the replies to the command `exit`, for a program that ends by it. A long
+/// reply tells how it grows.
 pub async fn serve_until_exit(
     listener: Listener,
     exit: Rc<Exit>,
-    answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
+    answer: impl AsyncFn(&Request, Growing) -> Result<String, String> + 'static,
 ) {
     serve_within(Budget::new(REPLIES_BYTES_MAX), listener, exit, answer).await;
 }
@@ -149,12 +164,12 @@ async fn serve_within(
     replies: Rc<Budget>,
     listener: Listener,
     exit: Rc<Exit>,
-    answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
+    answer: impl AsyncFn(&Request, Growing) -> Result<String, String> + 'static,
 ) {
     let answer = Rc::new(answer);
     let failed = |why: &str| tracing::warn!(target: "unixctl", "accept failed: {why}");
     let serve = |incoming: Incoming, place: Place| {
-        let (answer, exit, account) = (answer.clone(), exit.clone(), replies.open());
+        let (answer, exit, account) = (answer.clone(), exit.clone(), Rc::new(replies.open()));
         tokio::task::spawn_local(async move {
             if let Ok(stream) = place.establish(incoming).await {
                 converse(stream, &*answer, &exit, &place.idlers(), &account).await;
@@ -197,10 +212,10 @@ async fn send(
 
 async fn converse(
     stream: Stream,
-    answer: &impl AsyncFn(&Request) -> Result<String, String>,
+    answer: &impl AsyncFn(&Request, Growing) -> Result<String, String>,
     exit: &Exit,
     idle: &Rc<Idlers>,
-    account: &Account,
+    account: &Rc<Account>,
 ) {
     let mut stream = stream;
     let mut reader = RequestReader::default();
@@ -209,7 +224,15 @@ async fn converse(
         match reader.next_request() {
             Ok(Some(request)) => {
                 tracing::debug!(target: "unixctl", "received request {}", request.method);
-                let result = answer(&request).await;
+                let result = tokio::select! {
+                    biased;
+                    result = answer(&request, Growing(Some(account.clone()))) => result,
+                    () = account.closed() => {
+                        CUT.fetch_add(1, Ordering::Relaxed);
+                        tracing::debug!(target: "unixctl", "closing a connection: its reply is too long");
+                        return;
+                    }
+                };
                 let text_bytes = result.as_ref().unwrap_or_else(|error| error).len();
                 let pieces = reply(&request.id, &result);
                 let is_exit = request.method == "exit";
@@ -253,6 +276,8 @@ mod tests {
     use super::*;
     use crate::PassiveTarget;
     use serde_json::json;
+    use std::cell::Cell;
+    use std::time::Duration;
 
     const COMMANDS: &[Command<u32>] = &[
         Command { name: "add", usage: "N [M]", args_min: 1, args_max: 2, run: add },
@@ -311,7 +336,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let listener = Listener::bind(&PassiveTarget::Unix(path.clone()), None).await.unwrap();
-            let answer = async |_: &Request| Ok("x".repeat(REPLY_BYTES));
+            let answer = async |_: &Request, _| Ok("x".repeat(REPLY_BYTES));
             tokio::task::spawn_local(serve_within(
                 Budget::new(3 * REPLY_BYTES + 1),
                 listener,
@@ -342,6 +367,43 @@ mod tests {
             }
             assert!((2..=3).contains(&whole), "{whole} of five were kept");
             assert!(cut() >= cut_before + 5 - whole as u64, "each cut reply is counted");
+        });
+    }
+    #[test]
+    fn replies_that_are_being_made_hold_no_more_than_the_budget() {
+        const REPLY_BYTES: usize = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let listener = Listener::bind(&PassiveTarget::Unix(path.clone()), None).await.unwrap();
+            let (begun, made) = (Rc::new(Cell::new(0)), Rc::new(()));
+            let answer = {
+                let (begun, made) = (begun.clone(), made.clone());
+                async move |_: &Request, growing: Growing| {
+                    let _made = made.clone();
+                    begun.set(begun.get() + 1);
+                    growing.reaches(REPLY_BYTES);
+                    // There is more to come.
+                    std::future::pending().await
+                }
+            };
+            let idle = Rc::strong_count(&made);
+            let budget = Budget::new(3 * REPLY_BYTES);
+            tokio::task::spawn_local(serve_within(budget, listener, Rc::default(), answer));
+            let mut clients = Vec::new();
+            for asked in 1..=5 {
+                let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
+                client.write_all(br#"{"id":0,"method":"a","params":[]}"#).await.unwrap();
+                clients.push(client);
+                let are_bounded = async {
+                    while begun.get() < asked || Rc::strong_count(&made) - idle > 3 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::time::timeout(Duration::from_secs(5), are_bounded).await.expect("those beyond end");
+            }
+            assert_eq!(Rc::strong_count(&made) - idle, 3, "no more end than must");
         });
     }
 }

@@ -184,9 +184,13 @@ fn look_at_some(
 pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let filter = zone_filter(&words(&vswitch.plane, args)?)?;
     let (more, statistics) = (has(args, ["-m", "--more"]), has(args, ["-s", "--statistics"]));
-    vswitch.begin(async move |shared| {
+    vswitch.begin_long(async move |shared, growing| {
         let mut text = String::new();
-        for_all_connections(&shared, filter, |c| text += &line(c, more, statistics)).await;
+        let write = |c: &Connection| {
+            text += &line(c, more, statistics);
+            growing.reaches(text.capacity());
+        };
+        for_all_connections(&shared, filter, write).await;
         Ok(text)
     });
     Ok(String::new())

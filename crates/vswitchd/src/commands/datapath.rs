@@ -15,6 +15,7 @@ use flow::{FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, parse_match};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
+use transport::unixctl::Growing;
 
 /// How long a dump waits for each piece of a worker's flows.
 const FLOWS_WAIT: Duration = Duration::from_secs(10);
@@ -246,7 +247,7 @@ pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: Wanted) -> Answer {
     let dump = FlowDump::new(options, wanted);
-    vswitch.begin(async move |shared| dump.run(&shared).await);
+    vswitch.begin_long(async move |shared, growing| dump.run(&shared, &growing).await);
     Ok(String::new())
 }
 
@@ -262,9 +263,9 @@ pub fn get_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         return by_hand::get_flow(vswitch, &name, &ufid).ok_or_else(missing);
     }
     let dump = FlowDump::new(&options, Wanted { ufid: Some(ufid), ..Wanted::default() });
-    vswitch.begin(async move |shared| {
+    vswitch.begin_long(async move |shared, growing| {
         // Workers with the same flow count it separately: one is shown.
-        let text = dump.run(&shared).await?;
+        let text = dump.run(&shared, &growing).await?;
         text.lines().next().map(|line| format!("{line}\n")).ok_or_else(missing)
     });
     Ok(String::new())
@@ -285,10 +286,11 @@ impl FlowDump {
     }
 
     /// Asks each worker for its flows, a piece at a time, and writes them between other work.
-    pub async fn run(self, shared: &Shared) -> Answer {
+    pub async fn run(self, shared: &Shared, growing: &Growing) -> Answer {
         let mut texts = Texts::default();
         let write = |vswitch: &Vswitch, worker, flows: &[DumpedFlow]| {
             self.write(vswitch, worker, flows, &mut texts);
+            growing.reaches(texts.of_main.capacity() + texts.of_workers.capacity());
         };
         for_all_flows(shared, write).await?;
         let mut text = texts.whole();

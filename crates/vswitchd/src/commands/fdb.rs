@@ -11,6 +11,8 @@ use switch::{BridgeIdx, Replaced};
 
 /// Addresses that are looked at, or written, in one turn.
 const AT_ONCE: usize = 1_000;
+/// An address that waits to be written takes about as much memory.
+const ENTRY_BYTES: usize = 64;
 
 type Answer = Result<String, String>;
 
@@ -30,7 +32,7 @@ fn bridges(plane: &ForwardingPlane, args: &[String]) -> Result<Vec<BridgeIdx>, S
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (idx, now_ms) = (bridge(&vswitch.plane, &args[0])?.idx, vswitch.plane.now_ms());
     let name = args[0].clone();
-    vswitch.begin(async move |shared| {
+    vswitch.begin_long(async move |shared, growing| {
         let (mut at, mut sorted) = (Some(0), BTreeMap::new());
         while at.is_some() {
             {
@@ -44,6 +46,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                     sorted.extend(plane.port_spec(e.port).map(|p| (e.rank(), (p.of_port, e))));
                 }
             }
+            growing.reaches(sorted.len() * ENTRY_BYTES);
             tokio::task::yield_now().await;
         }
         let mut text = " port  VLAN  MAC                Age\n".to_string();
@@ -59,6 +62,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                     None => writeln!(text, "  static"),
                 };
             }
+            growing.reaches(sorted.len() * ENTRY_BYTES + text.capacity());
             tokio::task::yield_now().await;
         }
         Ok(text)

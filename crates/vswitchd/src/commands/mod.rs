@@ -24,7 +24,7 @@ pub(crate) mod waits;
 use crate::state::{Shared, Vswitch};
 use by_hand::{ADD, DELETE, MODIFY};
 use conntrack as ct;
-use transport::unixctl::{self, Command, Request};
+use transport::unixctl::{self, Command, Growing, Request};
 
 const fn row(
     name: &'static str,
@@ -238,7 +238,7 @@ fn list_dpctl(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
 }
 
 /// Runs a request, first waits for the workers' counters if it shows any, and then runs any long part of it.
-pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, String> {
+pub(crate) async fn run(shared: &Shared, request: &Request, growing: Growing) -> Result<String, String> {
     if COUNTED.contains(&request.method.as_str()) {
         waits::counters(shared).await;
     }
@@ -253,7 +253,7 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
         (result, vswitch.begun.take())
     };
     match begun {
-        Some(begun) => begun(shared.clone()).await,
+        Some(begun) => begun(shared.clone(), growing).await,
         None => result,
     }
 }
@@ -316,7 +316,8 @@ mod tests {
                 let method = words.next().unwrap();
                 let request = Request { id: 0.into(), method, params: Some(words.collect()) };
                 let state = shared.clone();
-                let command = tokio::task::spawn_local(async move { run(&state, &request).await });
+                let command =
+                    tokio::task::spawn_local(async move { run(&state, &request, Growing::default()).await });
                 for _ in 0..20 {
                     // Somebody else's turn.
                     shared.borrow_mut().tick();

@@ -20,6 +20,7 @@ use switch::control::{Cursor, FlowModError, PacketOut, RuleFilter};
 use switch::trace::Wrong;
 use switch::{BridgeIdx, Effect, Rule, SlotStats};
 use transport::clock;
+use transport::unixctl::Growing;
 
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
@@ -52,7 +53,9 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Stri
         [option] if option == "--offload-stats" => "n_offload_packets=0, n_offload_bytes=0, ",
         _ => return Err("expected [--offload-stats] BRIDGE".into()),
     };
-    vswitch.begin(async move |shared| Ok(RuleDump { bridge, name, offload }.run(&shared).await));
+    vswitch.begin_long(async move |shared, growing| {
+        Ok(RuleDump { bridge, name, offload }.run(&shared, &growing).await)
+    });
     Ok(String::new())
 }
 
@@ -67,9 +70,9 @@ pub(crate) struct RuleDump {
 impl RuleDump {
     /// Writes all rules, a few hundred at a time, as they are before a long change or after it. If the bridge
     /// is removed meanwhile, its rules end there.
-    pub async fn run(self, shared: &Shared) -> String {
+    pub async fn run(self, shared: &Shared, growing: &Growing) -> String {
         let mut text = String::new();
-        let mut rules = self.rules(shared).await.into_iter();
+        let mut rules = self.rules(shared, growing).await.into_iter();
         while rules.len() > 0 {
             {
                 let vswitch = shared.borrow();
@@ -78,6 +81,7 @@ impl RuleDump {
                     write_rule(&mut text, &vswitch, &rule, counted, self.offload);
                 });
             }
+            growing.reaches(text.capacity() + size_of_val(rules.as_slice()));
             tokio::task::yield_now().await;
         }
         text
@@ -85,7 +89,7 @@ impl RuleDump {
 
     /// All rules with their counters. Also collected in turns, and again from the start if a long change
     /// begins meanwhile.
-    async fn rules(&self, shared: &Shared) -> Vec<(Arc<Rule>, SlotStats)> {
+    async fn rules(&self, shared: &Shared, growing: &Growing) -> Vec<(Arc<Rule>, SlotStats)> {
         let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
         let asked_at = shared.borrow().plane.control.transactions();
         loop {
@@ -105,6 +109,7 @@ impl RuleDump {
                     let find = |rule: &Arc<Rule>| rules.push((rule.clone(), vswitch.plane.slot(rule.slot)));
                     cursor = vswitch.plane.control.dump(self.bridge, &filter, from, PLACES_PER_TURN, find);
                 }
+                growing.reaches(size_of_val(rules.as_slice()));
                 tokio::task::yield_now().await;
             }
             if cursor.is_none() {
@@ -546,8 +551,8 @@ mod tests {
         let rules = vswitch.plane.control.rules(bridge, &RuleFilter::default());
         let held = || rules.iter().map(Arc::strong_count).sum::<usize>();
         let others = held();
-        let shared = Rc::new(RefCell::new(vswitch));
-        let mut dump = pin!(RuleDump { bridge, name: "br0".into(), offload: "" }.run(&shared));
+        let (shared, growing) = (Rc::new(RefCell::new(vswitch)), Growing::default());
+        let mut dump = pin!(RuleDump { bridge, name: "br0".into(), offload: "" }.run(&shared, &growing));
         let mut turns = Vec::new();
         let text = loop {
             match dump.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

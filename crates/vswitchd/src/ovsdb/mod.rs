@@ -252,7 +252,7 @@ async fn start(mut options: Options) -> Result<Running, String> {
             let of_memory = service.clone();
             tokio::task::spawn_local(watch_memory(move || control::memory_usage(&of_memory)));
             let service = service.clone();
-            let answer = async move |request: &unixctl::Request| control::run(&service, request).await;
+            let answer = async move |request: &unixctl::Request, _| control::run(&service, request).await;
             let exit = state.exit.clone();
             tokio::task::spawn_local(unixctl::serve_until_exit(listener, exit, answer));
             Some(socket)
