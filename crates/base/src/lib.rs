@@ -26,9 +26,6 @@ pub mod suggest;
 mod watermark;
 pub mod wide;
 
-/// The longest path of a Unix socket in bytes: `sun_path` has 108, and ends with a zero.
-pub const SOCKET_PATH_BYTES_MAX: usize = 107;
-
 pub use counter::Counter;
 pub use drop_reason::DropReason;
 pub use ids::{OfPort, PortNo, Version, WorkerIdx};

@@ -11,12 +11,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::io::{ErrorKind, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use unix_socket::Socket;
 
 /// An answer takes a moment; a switch that does not answer at all is an error.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -27,16 +27,16 @@ pub(crate) struct FrontEnd {
     stream: UnixStream,
     ending: Arc<AtomicBool>,
     acknowledges: bool,
-    /// The socket on which we listen, and its path, to be removed in the end. No other connection is
-    /// accepted: its presence tells others that the path is in use.
-    listens_at: Option<(UnixListener, PathBuf)>,
+    /// The socket on which we listen, which is removed in the end. No other connection is accepted: its
+    /// presence tells others that the path is in use.
+    _listens_at: Option<(Socket, UnixListener)>,
 }
 
 impl FrontEnd {
     pub(crate) fn connect(path: &Path, ending: Arc<AtomicBool>) -> Result<FrontEnd, PortError> {
         let stream = UnixStream::connect(path);
         let stream = stream.map_err(|e| PortError::os(format!("connect to {}", path.display()), &e))?;
-        Ok(FrontEnd { stream, ending, acknowledges: false, listens_at: None })
+        Ok(FrontEnd { stream, ending, acknowledges: false, _listens_at: None })
     }
 
     /// A socket that is no longer served is replaced.
@@ -45,22 +45,14 @@ impl FrontEnd {
         time: Duration,
         ending: Arc<AtomicBool>,
     ) -> Result<FrontEnd, PortError> {
-        let call = || format!("listen on {}", path.display());
-        if UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
-            && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
-        {
-            // Its listener was killed. If it cannot be removed, it is in use, and binding reports that.
-            let _ = std::fs::remove_file(path);
-        }
-        let listener = UnixListener::bind(path).map_err(|e| PortError::os(call(), &e))?;
-        if !poll_for(&listener, time) {
-            // It is not used any more.
-            let _ = std::fs::remove_file(path);
+        let listening = Socket::listen(path).map_err(|e| PortError::file(path, &e))?;
+        let (_, listener) = &listening;
+        if !poll_for(listener, time) {
             let call = format!("wait for a switch at {}", path.display());
             return Err(PortError::os(call, &Errno::TIMEDOUT.into()));
         }
-        let (stream, _) = listener.accept().map_err(|e| PortError::os(call(), &e))?;
-        Ok(FrontEnd { stream, ending, acknowledges: false, listens_at: Some((listener, path.to_owned())) })
+        let (stream, _) = listener.accept().map_err(|e| PortError::file(path, &e))?;
+        Ok(FrontEnd { stream, ending, acknowledges: false, _listens_at: Some(listening) })
     }
 
     /// Agrees on features: those that are always wanted, those of `wanted` that the switch has. Returns them.
@@ -232,15 +224,6 @@ fn lost() -> PortError {
     PortError::Unsupported("the switch has closed the connection".into())
 }
 
-impl Drop for FrontEnd {
-    fn drop(&mut self) {
-        if let Some((_, path)) = &self.listens_at {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +232,7 @@ mod tests {
     #[test]
     fn a_switch_that_answers_byte_by_byte_is_given_up_when_the_time_is_over() {
         let (stream, mut switch) = UnixStream::pair().unwrap();
-        let mut front = FrontEnd { stream, ending: Arc::default(), acknowledges: false, listens_at: None };
+        let mut front = FrontEnd { stream, ending: Arc::default(), acknowledges: false, _listens_at: None };
         let dribble = std::thread::spawn(move || {
             while switch.write_all(&[0]).is_ok() {
                 std::thread::sleep(Duration::from_millis(1));

@@ -7,7 +7,6 @@
 //!
 //! Threads: any; the calls block as long as the disk takes.
 
-use crate::rundir::{FileId, file_id};
 use ovsdb::UuidGenerator;
 use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -21,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
+use unix_socket::{FileId, file_id};
 
 /// Permissions of a new database: its group may read it, as with the stock programs.
 const MODE: u32 = 0o640;

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::daemonize::{remove_own_pid_files, signal_name};
-use crate::rundir::remove_own_sockets;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use unix_socket::remove_own_sockets;
 
 /// When a client gives up.
 #[derive(Clone, Copy, Debug)]

@@ -496,15 +496,23 @@ mod tests {
         // The one connection that its queue holds.
         let _first = std::os::unix::net::UnixStream::connect(path("full")).unwrap();
         std::fs::write(path("file"), "").unwrap();
-        for name in ["datagrams", "full", "file"] {
+        for (name, expected) in [
+            ("datagrams", "another process listens there"),
+            ("full", "another process listens there"),
+            ("file", "it exists and is not a socket"),
+        ] {
             let why = refusal_to_listen(&path(name));
-            assert!(why.starts_with("listen on") && why.contains("in use"), "{name}: {why}");
+            assert!(why.ends_with(&format!("/{name}: {expected}")), "{why}");
             assert!(path(name).exists(), "{name}");
         }
         drop(UnixListener::bind(path("left")).unwrap());
         let spec = PortSpec::new("d", "dummy", PortNo(9)).with_files_beside([&*path("left")]);
         let spec = spec.with("pstream", &format!("punix:{}", path("left").display()));
-        drop(DummyPort::open(&spec).unwrap());
+        let port = DummyPort::open(&spec).unwrap();
+        std::fs::remove_file(path("left")).unwrap();
+        let _successor = UnixListener::bind(path("left")).unwrap();
+        drop(port);
+        std::os::unix::net::UnixStream::connect(path("left")).expect("the successor's socket");
         let both = spec.with("stream", &format!("unix:{}", path("left").display()));
         let why = DummyPort::open(&both).err().expect("two cables").to_string();
         assert!(why.contains("pstream is the port's cable already"), "{why}");

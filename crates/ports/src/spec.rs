@@ -181,6 +181,11 @@ impl PortError {
         PortError::Os { call: call.into(), errno: error.raw_os_error().unwrap_or(0) }
     }
 
+    /// From an error about a file.
+    pub fn file(path: &Path, error: &std::io::Error) -> PortError {
+        PortError::File { path: path.display().to_string(), why: base::os_text(error) }
+    }
+
     /// The error number, where the operating system gave one.
     pub fn errno(&self) -> Option<i32> {
         match self {

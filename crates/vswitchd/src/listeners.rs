@@ -4,7 +4,7 @@ use crate::controllers::Controllers;
 use crate::ofproto::{Purpose, tell_of_new_versions};
 use crate::service;
 use crate::state::{Shared, Vswitch};
-use host::rundir::{RunDir, Socket};
+use host::rundir::RunDir;
 use openflow::VersionSet;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use switch::BridgeIdx;
 use tokio::task::AbortHandle;
 use transport::Listener;
+use unix_socket::Socket;
 
 /// A bridge's socket cannot be created.
 #[derive(Debug)]

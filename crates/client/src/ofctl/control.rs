@@ -11,7 +11,7 @@ use super::flows::parse_packet_out;
 use super::input::from_hex;
 use host::log;
 use host::program;
-use host::rundir::{RunDir, Socket};
+use host::rundir::RunDir;
 use openflow::message::PacketOut;
 use openflow::text::{PortNames, message_text, unreadable_text};
 use openflow::{Codec, Message, Version};
@@ -20,6 +20,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use transport::unixctl::{self, Command, Request};
+use unix_socket::Socket;
 
 /// Longest that the end of the program waits for the reply to `exit` to be written.
 const REPLY_WAIT: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, fail};
 use host::log::os_text;
-use host::rundir::{self, RunDir};
+use host::rundir::RunDir;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ pub type Opened = (Box<dyn Read + Send>, Box<dyn Write>, String);
 /// its type, as in `netdev@br0`), or the path of a socket. `suffix` is that of the bridge's socket.
 pub fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
     let unix = |path: PathBuf| -> Result<Opened, Failure> {
-        match rundir::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
+        match unix_socket::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
             Ok((reader, writer)) => {
                 Ok((Box::new(reader), Box::new(writer), format!("unix:{}", path.display())))
             }

@@ -4,12 +4,13 @@
 //! The socket is served by a separate task. A request waits in a channel until the command checks for it,
 //! between two messages from the server, so that only the command talks to the server.
 
-use host::rundir::{RunDir, Socket};
+use host::rundir::RunDir;
 use host::{log, program};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use transport::unixctl::{self, Command, Request};
+use unix_socket::Socket;
 
 /// How long the end of the program waits for the reply to `exit` to be written.
 const REPLY_WAIT: Duration = Duration::from_secs(5);

@@ -83,15 +83,15 @@ fn a_guest_that_cannot_listen_says_why_and_fails() {
     let dir = run_dir();
     let socket = dir.path().join("missing").join("socket");
     let said = try_guest(&dir, &socket).failed();
-    assert!(said.contains("listen on") && said.contains("No such file"), "{said}");
+    assert!(said.contains("No such file"), "{said}");
     // Where somebody else listens, or what is there is no socket, nothing is taken away.
     let taken = dir.path().join("taken");
     let other = std::os::unix::net::UnixListener::bind(&taken).unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "precious").unwrap();
-    for path in [&taken, &file] {
+    for (path, why) in [(&taken, "another process listens there"), (&file, "it exists and is not a socket")] {
         let said = try_guest(&dir, path).failed();
-        assert!(said.contains("Address already in use"), "{said}");
+        assert!(said.contains(why), "{said}");
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     // The probe is the only one that has called, and the socket is still the other's.

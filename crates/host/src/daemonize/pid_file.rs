@@ -6,7 +6,6 @@
 //! their contents.
 
 use crate::log::os_text;
-use crate::rundir::{FileId, file_id, remove};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use std::fs::{self, File};
@@ -14,6 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use unix_socket::{FileId, file_id, remove};
 
 /// The pid files that this process holds.
 static OWN: Mutex<Vec<(PathBuf, FileId)>> = Mutex::new(Vec::new());

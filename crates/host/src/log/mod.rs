@@ -28,7 +28,6 @@ pub use spec::{Change, Destination, Setting};
 pub use syslog::Method as SyslogMethod;
 
 use crate::program;
-use crate::rundir::file_id;
 use pattern::Line;
 use rate::{Bucket, Verdict};
 use rustix::fs::OFlags;
@@ -44,6 +43,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::callsite::Identifier;
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber, span};
+use unix_socket::file_id;
 
 const DESTINATIONS: usize = Destination::ALL.len();
 /// syslog's `daemon`, to which messages go.

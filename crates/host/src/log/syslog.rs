@@ -4,8 +4,7 @@
 //!
 //! Source: RFC 3164 for the machine's own log, RFC 5424 for a collector.
 
-use crate::{program, rundir};
-use rustix::io::Errno;
+use crate::program;
 use std::io::{self, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -84,8 +83,8 @@ impl Method {
                 match socket.connect(path) {
                     Ok(()) => Some(Sender::Unix(socket)),
                     // It is a stream socket.
-                    Err(e) if rundir::is(&e, Errno::PROTOTYPE) => {
-                        rundir::connect_now(path).ok().map(Sender::Stream)
+                    Err(e) if unix_socket::is_of_another_type(&e) => {
+                        unix_socket::connect_now(path).ok().map(Sender::Stream)
                     }
                     Err(_) => None,
                 }

@@ -8,17 +8,16 @@
 //! first accepts waiting peers, so that no thread need have run.
 
 use crate::{PortError, PortSpec};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use unix_socket::{Socket, connect_now};
 
 /// Receives incoming frames.
 type Receiver = Arc<dyn Fn(&[u8]) + Send + Sync>;
@@ -39,8 +38,8 @@ enum Role {
 pub(super) struct End {
     path: PathBuf,
     role: Role,
-    /// For a listening end, set once it listens.
-    listener: OnceLock<UnixListener>,
+    /// For a listening end, set once it listens. The socket is removed first.
+    listening: OnceLock<(Socket, UnixListener)>,
     peers: Mutex<Peers>,
     is_unplugged: AtomicBool,
 }
@@ -115,7 +114,7 @@ impl End {
         Ok(Some(Arc::new(End {
             path,
             role,
-            listener: OnceLock::new(),
+            listening: OnceLock::new(),
             peers: Mutex::default(),
             is_unplugged: AtomicBool::new(false),
         })))
@@ -134,7 +133,7 @@ impl End {
         let mut has_room = true;
         let Ok(len) = u16::try_from(frame.len()) else { return false };
         let mut peers = self.peers();
-        if let Some(listener) = self.listener.get() {
+        if let Some((_, listener)) = self.listening.get() {
             peers.admit_waiting(listener);
         }
         peers.all.retain_mut(|peer| {
@@ -206,13 +205,16 @@ impl Cable {
     pub fn plug(end: Arc<End>, receive: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<Cable, PortError> {
         let receive: Receiver = Arc::new(receive);
         match end.role {
-            Role::Listens => end.listener.set(listen(&end.path)?).expect("an end is plugged in once"),
+            Role::Listens => {
+                let listening = Socket::listen(&end.path).map_err(|e| PortError::file(&end.path, &e))?;
+                end.listening.set(listening).expect("an end is plugged in once");
+            }
             // If the other end already listens, no frame must wait for a thread.
             Role::Connects => try_to_connect(&end),
         }
         let near = end.clone();
-        let run = move || match near.listener.get() {
-            Some(listener) => accept(&near, listener, &receive),
+        let run = move || match near.listening.get() {
+            Some((_, listener)) => accept(&near, listener, &receive),
             None => keep_connected(&near, &receive),
         };
         let thread = std::thread::Builder::new().name("dummy-cable".into()).spawn(run);
@@ -228,25 +230,7 @@ impl Drop for Cable {
     fn drop(&mut self) {
         self.end.is_unplugged.store(true, Ordering::Release);
         self.thread.take().map(JoinHandle::join);
-        if matches!(self.end.role, Role::Listens) {
-            let _ = std::fs::remove_file(&self.end.path);
-        }
     }
-}
-
-/// A socket that an earlier process left behind is replaced, and nothing else is.
-fn listen(path: &Path) -> Result<UnixListener, PortError> {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    if is_socket && matches!(connect_to(path), Err(Errno::CONNREFUSED)) {
-        let _ = std::fs::remove_file(path);
-    }
-    let bound =
-        UnixListener::bind(path).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-    bound.map_err(|e| PortError::Os {
-        call: format!("listen on {}", path.display()),
-        errno: e.raw_os_error().unwrap_or(libc::EINVAL),
-    })
 }
 
 fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
@@ -291,15 +275,7 @@ fn keep_connected(end: &End, receive: &Receiver) {
 }
 
 fn try_to_connect(end: &End) {
-    if let Ok(stream) = connect_to(&end.path) {
+    if let Ok(stream) = connect_now(&end.path) {
         let _ = end.peers().admit(stream);
     }
-}
-
-/// Does not wait for a listener that has as many in its queue as it takes.
-fn connect_to(path: &Path) -> Result<UnixStream, Errno> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
 }

@@ -9,15 +9,11 @@ use super::descriptor::{Closer, Given};
 use super::message::{self, FDS_MAX, HEADER_LEN, Header, MessageError, Request};
 use crate::PortError;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, recvmsg, send,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Why nothing more was read.
@@ -36,15 +32,6 @@ pub(crate) struct Incoming {
     pub(crate) header: Header,
     pub(crate) request: Request,
     pub(crate) fds: Vec<Given>,
-}
-
-/// Connects to the socket at `path` without ever waiting: as long as a listener's queue is full, connect(2)
-/// would block for as long as the listener's owner likes. Errors: among others `WouldBlock` in that case.
-pub(crate) fn connect(path: &Path) -> std::io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
 }
 
 pub(crate) struct Connection {

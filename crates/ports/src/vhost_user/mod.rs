@@ -42,7 +42,6 @@ use crate::options::{KeyRow, OptionRow, Values};
 use crate::spread::Spread;
 use crate::virtual_link::{check_mtu, local_mac};
 use crate::{PortError, PortSpec, QueueStats};
-use base::SOCKET_PATH_BYTES_MAX;
 use connection::{Connection, Ended};
 use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
@@ -52,12 +51,13 @@ use queue::{VhostRx, VhostTx};
 use shared::{RETRIES_DEFAULT, Shared};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unix_socket::Socket;
 
 pub use shared::QUEUE_PAIRS_MAX;
 
@@ -217,7 +217,9 @@ impl VhostUserPort {
         let Settings { mode, path, retries_max, offloads } = settings(spec)?;
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
         let pending = match (mode, &path) {
-            (Mode::Server, Some(path)) => Some(Pending::new(listen(path)?)),
+            (Mode::Server, Some(path)) => {
+                Some(Pending::new(Socket::listen(path).map_err(|e| PortError::file(path, &e))?))
+            }
             _ => None,
         };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
@@ -292,25 +294,6 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
     let offloads = spec.flag("vhost-offloads", true)?;
     Ok(Settings { mode, path, retries_max, offloads })
-}
-
-/// Listens on `path`. A socket that is no longer served is replaced.
-fn listen(path: &Path) -> Result<UnixListener, PortError> {
-    let refused = |why: String| PortError::File { path: path.display().to_string(), why };
-    if let Ok(meta) = std::fs::symlink_metadata(path) {
-        use std::os::unix::fs::FileTypeExt;
-        if !meta.file_type().is_socket() {
-            return Err(refused("exists and is not a socket".into()));
-        }
-        // One whose queue is full is served too.
-        if !connection::connect(path).is_err_and(|e| e.kind() != ErrorKind::WouldBlock) {
-            return Err(refused("somebody listens there already".into()));
-        }
-        std::fs::remove_file(path).map_err(|e| refused(base::os_text(&e)))?;
-    }
-    let listener = UnixListener::bind(path).map_err(|e| refused(base::os_text(&e)))?;
-    listener.set_nonblocking(true).map_err(|e| refused(base::os_text(&e)))?;
-    Ok(listener)
 }
 
 impl Port for VhostUserPort {
@@ -445,28 +428,18 @@ impl Drop for VhostUserPort {
         self.shared.is_closing.store(true, Ordering::Release);
         self.shared.event.signal();
         if let Some(thread) = self.thread.take() {
-            // It ends at once: it waits only for what the event interrupts. A panic in it was reported when
-            // it happened.
+            // It ends at once, and the socket with it: it waits only for what the event interrupts. A panic
+            // in it was reported when it happened.
             let _ = thread.join();
-        }
-        if self.mode == Mode::Server
-            && let Some(path) = self.shared.facts().path.take()
-        {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(path);
         }
     }
 }
 
 /// Why nothing can ever listen at `path` in the present situation, as opposed to nothing listening yet.
 fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
-    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::FileTypeExt;
     let shown = path.display();
-    if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
-        return Some(format!("{shown}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"));
-    }
-    if error.kind() == ErrorKind::PermissionDenied {
+    if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidFilename) {
         return Some(format!("{shown}: {}", base::os_text(error)));
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
@@ -537,7 +510,7 @@ impl Session {
                     Heard::Event | Heard::Present => self.shared.event.clear(),
                 },
                 (None, Some(path)) => {
-                    let result = connection::connect(&path);
+                    let result = unix_socket::connect_now(&path);
                     let why = result.as_ref().err().and_then(|error| hopeless(&path, error));
                     self.shared.facts().unreachable = why;
                     self.connected_to = Some(path);

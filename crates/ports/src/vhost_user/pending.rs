@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
+use unix_socket::Socket;
 
 /// Maximum number of waiting connections; beyond it, the one that has waited longest is disconnected.
 const WAITING_MAX: usize = 64;
@@ -16,6 +17,8 @@ const WAITING_MAX: usize = 64;
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) struct Pending {
+    /// Removed before nobody listens any more.
+    _socket: Socket,
     listener: UnixListener,
     waiting: VecDeque<UnixStream>,
 }
@@ -32,8 +35,8 @@ pub(super) enum Heard {
 
 impl Pending {
     /// `listener` does not block.
-    pub(super) fn new(listener: UnixListener) -> Pending {
-        Pending { listener, waiting: VecDeque::new() }
+    pub(super) fn new((socket, listener): (Socket, UnixListener)) -> Pending {
+        Pending { _socket: socket, listener, waiting: VecDeque::new() }
     }
 
     /// Waits until something happens. `present` is the connection being served, if any.

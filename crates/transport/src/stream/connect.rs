@@ -4,9 +4,9 @@ use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::listener::resolve;
 use super::target::{ActiveTarget, Host};
 use super::tls::Tls;
-use host::rundir::connect_now;
 use std::io;
 use tokio::net::{TcpStream, UnixStream};
+use unix_socket::connect_now;
 
 impl Stream {
     /// Connects. `tls` is needed for `ssl:` alone.

@@ -3,7 +3,6 @@
 use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::target::{Host, PassiveTarget};
 use super::tls::Tls;
-use host::rundir::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use unix_socket::Socket;
 
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: u32 = 1024;

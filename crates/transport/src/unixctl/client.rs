@@ -4,7 +4,7 @@
 use crate::jsonrpc::{Framer, Limits};
 use host::daemonize::pid_of_running;
 use host::log::os_text;
-use host::rundir::{self, RunDir};
+use host::rundir::RunDir;
 use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, Read, Write};
@@ -55,7 +55,7 @@ impl Client {
     /// says which. `timeout` bounds each wait for the daemon.
     pub fn connect(target: &str, timeout: Option<Duration>) -> Result<Client, ClientError> {
         let path = if target.starts_with('/') { PathBuf::from(target) } else { by_name(target)? };
-        let connected = rundir::connect(&path).and_then(|stream| {
+        let connected = unix_socket::connect(&path).and_then(|stream| {
             stream.set_read_timeout(timeout)?;
             stream.set_write_timeout(timeout)?;
             Ok(stream)

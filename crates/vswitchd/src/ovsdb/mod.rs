@@ -33,7 +33,7 @@ pub use options::Options;
 use crate::memory_watch::watch_memory;
 use connection::Connection;
 use host::database_file::ids;
-use host::rundir::{Socket, remove_stale_control_sockets};
+use host::rundir::remove_stale_control_sockets;
 use ovsdb::server::{Model, Server};
 use remote_options::Overrides;
 use service::Service;
@@ -48,6 +48,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 use transport::unixctl::{self, Request};
 use transport::{Stream, Tls, TlsFiles};
+use unix_socket::Socket;
 
 /// A server that runs in a thread of its own. It ends when this is dropped.
 #[derive(Debug)]
