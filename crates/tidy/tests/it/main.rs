@@ -1,4 +1,5 @@
 //! The tree against its documents.
 
 mod install;
+mod interop;
 mod tree;
