@@ -36,9 +36,10 @@ pub mod virtio_net;
 mod virtual_link;
 mod wait;
 
+pub use af_xdp::busy::{Wait, is_gone};
 pub use driver::{Backing, Driver};
 pub use options::{KeyRow, N_RXQ, OptionRow, Values};
-pub use spec::{PortError, PortSpec};
+pub use spec::{Blocker, PortError, PortSpec};
 pub use stats::QueueStats;
 
 use packet::{Pool, Port};
@@ -73,11 +74,21 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().map(|driver| driver.kind)
 }
 
-/// Makes the port that `spec` describes, with its packets in `pool`.
+/// Makes the port that `spec` describes, with its packets in `pool`. Waits a moment for an interface that
+/// another process is giving up.
+///
+/// Errors: as [`open_now`].
+pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
+    af_xdp::busy::while_busy(af_xdp::busy::GRACE, |retries_busy| {
+        open_now(&PortSpec { retries_busy, ..spec.clone() }, pool)
+    })
+}
+
+/// The same without waiting: [`PortError::Busy`], after which a [`Wait`] says when to try again.
 ///
 /// Errors: a type that is not in [`DRIVERS`], an option that the type does not have or whose value is
 /// invalid, and errors of the operating system. Nothing is left behind in the kernel on an error.
-pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
+pub fn open_now(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
     let driver = driver_of(spec)?;
     let port = (driver.open)(spec, pool)?;
     if cfg!(debug_assertions) {

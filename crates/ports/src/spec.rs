@@ -34,6 +34,9 @@ pub struct PortSpec {
     /// Each worker spreads flows over all transmit queues, in place of sending by one. Guests' ports, taps
     /// and dummies do.
     pub spreads_flows: bool,
+    /// Whether [`PortError::Busy`] is followed by another attempt. If not, a `system` port that is busy uses
+    /// packet sockets.
+    pub retries_busy: bool,
 }
 
 impl PortSpec {
@@ -50,6 +53,7 @@ impl PortSpec {
             owner: None,
             files: FileDirs::default(),
             spreads_flows: false,
+            retries_busy: false,
         }
     }
 
@@ -166,8 +170,24 @@ pub enum PortError {
         /// What is wrong with it.
         why: String,
     },
+    /// Another process has the interface, or is giving it up just now: see [`crate::is_gone`].
+    Busy {
+        /// What is in the way.
+        by: Blocker,
+        /// The same in words.
+        why: String,
+    },
     /// The device or the kernel cannot do what was asked.
     Unsupported(String),
+}
+
+/// What of another process is in the way of a port on a kernel interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocker {
+    /// The interface.
+    pub ifindex: u32,
+    /// The receive queue to which an AF_XDP socket is bound; `None`: a switch has its XDP program attached.
+    pub queue_id: Option<u32>,
 }
 
 impl PortError {
@@ -214,6 +234,7 @@ impl fmt::Display for PortError {
                 write!(f, "{call}: {}", base::os_text(&std::io::Error::from_raw_os_error(*errno)))
             }
             PortError::File { path, why } => write!(f, "{path}: {why}"),
+            PortError::Busy { why, .. } => f.write_str(why),
             PortError::Unsupported(what) => f.write_str(what),
         }
     }

@@ -126,6 +126,7 @@ impl SystemPort {
                 | PortError::Loopback { .. }
                 | PortError::BadOption { .. }),
             ) => return Err(e),
+            Err(e @ PortError::Busy { .. }) if spec.retries_busy => return Err(e),
             Err(e) => e.to_string(),
         };
         let inner = Box::new(AfPacketPort::open(&for_af_packet(&spec), pool)?);

@@ -16,10 +16,11 @@ use crate::port_record::{PortRecord, Ports};
 use base::{OfPort, PortNo};
 use datapath::{Datapath, Pipeline, Removal};
 use packet::{Pool, Port};
-use ports::PortError;
 use ports::files::FileDirs;
+use ports::{Blocker, PortError, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Instant;
 use switch::{BridgeIdx, PortConfig};
 use tokio::sync::Notify;
 
@@ -49,6 +50,8 @@ pub(crate) struct DeviceManager {
     /// Bridges whose internal ports may have to adopt the MTU of the others, each with the first that has not
     /// been looked at.
     pub(crate) behind_mtu: BTreeMap<BridgeIdx, OfPort>,
+    /// The interface that a plan waits for, because another process has its device.
+    pub(crate) awaited: Option<(String, Wait)>,
     /// Devices that an earlier process left were looked for.
     is_swept: bool,
     /// Names of devices that were lost since [`Self::has_come_back`] was last asked.
@@ -76,6 +79,21 @@ pub(crate) struct Opening {
     pub local_mac: Option<[u8; 6]>,
 }
 
+/// Why an interface could not be opened.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum OpenError {
+    /// Its device is busy: there will be another attempt.
+    Busy(Blocker),
+    /// In Open vSwitch's words if it has any.
+    Refused(String),
+}
+
+impl From<String> for OpenError {
+    fn from(why: String) -> OpenError {
+        OpenError::Refused(why)
+    }
+}
+
 impl DeviceManager {
     /// Without ports.
     pub fn new(config: &Config, machine: Box<dyn Machine>) -> DeviceManager {
@@ -92,6 +110,7 @@ impl DeviceManager {
             returning: BTreeMap::new(),
             behind_mtu: BTreeMap::new(),
             may_come: Rc::new(Notify::new()),
+            awaited: None,
             is_swept: false,
             lost: BTreeSet::new(),
         }
@@ -133,17 +152,43 @@ impl DeviceManager {
         takes_time(interface) && self.machine.is_leaving(interface.device())
     }
 
-    /// Opens the driver of an interface. `None` for patch ports. The error is in Open vSwitch's words if it
-    /// has any.
+    /// Whether it is too soon for another attempt to open an interface whose device was busy.
+    pub fn must_await(&mut self, interface: &Interface) -> bool {
+        let machine = &self.machine;
+        self.awaited.as_mut().is_some_and(|(name, wait)| {
+            *name == interface.name && wait.is_too_soon(Instant::now(), |by| machine.is_gone(by))
+        })
+    }
+
+    /// An interface's device is busy. An attempt follows when [`Self::must_await`] says so.
+    pub fn await_device(&mut self, interface: &Interface, by: Blocker) {
+        let now = Instant::now();
+        match &mut self.awaited {
+            Some((name, wait)) if *name == interface.name => wait.go_on(by, now),
+            awaited => *awaited = Some((interface.name.clone(), Wait::begin(by, now))),
+        }
+    }
+
+    /// Whether there will be another attempt to open an interface whose device is busy. After an error there
+    /// is not: it would hold up every plan.
+    fn retries_busy(&self, interface: &Interface) -> bool {
+        match &self.awaited {
+            Some((name, wait)) if *name == interface.name => !wait.is_over(Instant::now()),
+            _ => self.failures.error(&interface.name).is_none(),
+        }
+    }
+
+    /// Opens the driver of an interface. `None` for patch ports.
     pub fn open(
         &self,
         interface: &Interface,
         opening: Opening,
         pool: &'static Pool,
-    ) -> Result<Option<Box<dyn Port>>, String> {
+    ) -> Result<Option<Box<dyn Port>>, OpenError> {
         if interface.kind == PATCH {
-            return interface.patch_error().map_or(Ok(None), Err);
+            return interface.patch_error().map_or(Ok(None), |why| Err(OpenError::Refused(why)));
         }
+        let retries_busy = self.retries_busy(interface);
         // A device that we did not create keeps its address.
         let own_mac = interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels());
         let open = |mtu| {
@@ -151,19 +196,26 @@ impl DeviceManager {
                 mtu,
                 mac: opening.local_mac.or(own_mac),
                 owner: self.owner.clone(),
+                retries_busy,
                 ..self.spec(interface, opening.port_no)
             };
             self.machine.open(&spec, pool)
         };
         let opened = match open(interface.mtu_request) {
-            Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
+            Err(e)
+                if interface.mtu_request.is_some()
+                    && !matches!(e, PortError::NoSuchInterface { .. } | PortError::Busy { .. }) =>
+            {
                 // An MTU that cannot be set must not prevent the port from opening: it is tried again when
                 // the port runs.
                 open(None).map_err(|_| e)
             }
             opened => opened,
         };
-        opened.map(Some).map_err(|e| open_error(&interface.name, &e))
+        opened.map(Some).map_err(|e| match e {
+            PortError::Busy { by, .. } if retries_busy => OpenError::Busy(by),
+            e => OpenError::Refused(open_error(&interface.name, &e)),
+        })
     }
 
     /// The options that a new port is opened with, and why not with all that it has: of some a bad value
@@ -339,12 +391,16 @@ mod tests {
     use ports::netlink::Link;
     use std::cell::{Cell, RefCell};
 
+    /// The reason why [`Fake`]'s devices are busy.
+    const THEIRS: Blocker = Blocker { ifindex: 7, queue_id: None };
+
     /// A machine with these devices, which notes what is done to it.
     #[derive(Default)]
     struct Fake {
         links: Vec<Link>,
         done: RefCell<Vec<String>>,
         refuses_mtu: Cell<bool>,
+        is_busy: Cell<bool>,
     }
 
     impl Machine for Rc<Fake> {
@@ -354,9 +410,18 @@ mod tests {
                 return Err(PortError::NoSuchInterface { name: spec.name.clone() });
             }
             match spec.mtu {
+                _ if self.is_busy.get() => {
+                    self.done.borrow_mut().push(format!("busy, retries {}", spec.retries_busy));
+                    Err(PortError::Busy { by: THEIRS, why: "theirs".into() })
+                }
                 Some(_) if self.refuses_mtu.get() => Err(PortError::Loopback { name: "no such MTU".into() }),
                 _ => Ok(sink()),
             }
+        }
+
+        fn is_gone(&self, blocker: Blocker) -> bool {
+            assert_eq!(blocker, THEIRS);
+            !self.is_busy.get()
         }
 
         fn links(&self) -> Result<Vec<Link>, PortError> {
@@ -439,9 +504,10 @@ mod tests {
         let mut patch = Interface::new("a", PATCH);
         let open =
             |patch: &Interface| manager.open(patch, Opening::default(), pool()).map(|port| port.is_none());
-        assert_eq!(open(&patch), Err("a: patch type requires valid 'peer' argument".into()));
+        let refused = |why: &str| Err(OpenError::Refused(why.into()));
+        assert_eq!(open(&patch), refused("a: patch type requires valid 'peer' argument"));
         patch.options.insert("peer".into(), "a".into());
-        assert_eq!(open(&patch), Err("a: patch peer must not be self".into()));
+        assert_eq!(open(&patch), refused("a: patch peer must not be self"));
         patch.options.insert("peer".into(), "b".into());
         assert_eq!(open(&patch), Ok(true));
         assert!(machine.done.borrow().is_empty());
@@ -461,7 +527,8 @@ mod tests {
         let tried = ["open eth1 mtu Some(9000) mac None", "open eth1 mtu None mac None"];
         assert_eq!(machine.done.take(), tried);
         let error = manager.open(&wanted("eth2"), Opening::default(), pool()).err();
-        assert_eq!(error.as_deref(), Some("could not open network device eth2 (No such device)"));
+        let none = "could not open network device eth2 (No such device)";
+        assert_eq!(error, Some(OpenError::Refused(none.into())));
         assert_eq!(machine.done.take(), ["open eth2 mtu Some(9000) mac None"], "no MTU will help");
     }
 
@@ -502,5 +569,32 @@ mod tests {
         manager.give_up(&dummy, sink(), Fate::Removed);
         assert_eq!(*machine.done.borrow(), ["tap1 Left", "vm1 Removed"]);
         assert_eq!([&tap, &guest, &dummy].map(|i| manager.is_leaving(i)), [true, true, false]);
+    }
+
+    #[test]
+    fn a_busy_device_is_awaited_between_attempts_and_not_again_after_it_has_failed() {
+        let (mut manager, machine) = on(Fake { links: vec![link("eth1", 7, "")], ..Fake::default() });
+        machine.is_busy.set(true);
+        let eth1 = Interface { mtu_request: Some(9_000), ..Interface::new("eth1", "afxdp") };
+        let open = |manager: &DeviceManager| manager.open(&eth1, Opening::default(), pool()).map(drop);
+        assert!(!manager.must_await(&eth1));
+        assert_eq!(open(&manager), Err(OpenError::Busy(THEIRS)));
+        // Another MTU would not help.
+        assert_eq!(machine.done.take(), ["open eth1 mtu Some(9000) mac None", "busy, retries true"]);
+        manager.await_device(&eth1, THEIRS);
+        assert!(manager.must_await(&eth1) && !manager.must_await(&Interface::new("eth2", "afxdp")));
+        machine.is_busy.set(false);
+        while manager.must_await(&eth1) {
+            std::thread::yield_now();
+        }
+        assert_eq!(open(&manager), Ok(()));
+        manager.awaited = None;
+        // After an error, a plan tries it once.
+        machine.is_busy.set(true);
+        manager.failures.note(&eth1, "busy", None);
+        machine.done.take();
+        let why = "could not open network device eth1 (theirs)";
+        assert_eq!(open(&manager), Err(OpenError::Refused(why.into())));
+        assert_eq!(machine.done.borrow()[1], "busy, retries false");
     }
 }

@@ -4,12 +4,15 @@
 use crate::janitor::{Fate, Janitor};
 use packet::{Pool, Port};
 use ports::netlink::Link;
-use ports::{PortError, PortSpec};
+use ports::{Blocker, PortError, PortSpec};
 
 /// See the module documentation.
 pub(crate) trait Machine {
-    /// Opens a driver.
+    /// Opens a driver, without waiting for a device that is busy.
     fn open(&self, spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError>;
+
+    /// Whether what made a device busy is gone.
+    fn is_gone(&self, blocker: Blocker) -> bool;
 
     /// The kernel's devices.
     fn links(&self) -> Result<Vec<Link>, PortError>;
@@ -51,7 +54,11 @@ impl ThisMachine {
 
 impl Machine for ThisMachine {
     fn open(&self, spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
-        ports::open(spec, pool)
+        ports::open_now(spec, pool)
+    }
+
+    fn is_gone(&self, blocker: Blocker) -> bool {
+        ports::is_gone(blocker)
     }
 
     fn links(&self) -> Result<Vec<Link>, PortError> {

@@ -15,6 +15,7 @@
 //! ovs-vswitchd.conf.db(5).
 
 mod btf;
+pub(crate) mod busy;
 pub(crate) mod device;
 mod lent;
 mod program;
@@ -27,6 +28,7 @@ pub(crate) mod sys;
 use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, N_RXQ, OptionRow, Values};
 use crate::{PortError, PortSpec, QueueStats};
+use busy::while_busy;
 use device::{Channels, Device, OffloadsOff};
 use packet::pool::HEADROOM_BYTES;
 use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
@@ -195,8 +197,8 @@ struct Bound {
 impl AfXdpPort {
     /// Opens the port that `spec` describes. Its interface is the option `ifname`, or else the port's name.
     ///
-    /// Errors: no such interface, a bad option, another program attached, or an error from the kernel.
-    /// Nothing is left behind in that case.
+    /// Errors: no such interface, a bad option, another program attached, or an error from the kernel;
+    /// [`PortError::Busy`] without having waited. Nothing is left behind in that case.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfXdpPort, PortError> {
         let Settings { mode, need_wakeup, rx_slots, tx_slots } = settings(spec)?;
         let found = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
@@ -210,7 +212,8 @@ impl AfXdpPort {
         let slots = SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots, tx_slots };
         let frame_fits =
             (mtu + ETHERNET_HEADER + VLAN_TAG) as usize <= pool.config().chunk_bytes - HEADROOM_BYTES;
-        let bound = bind_best(&map, mode, &slots, Wanted { queues, need_wakeup, frame_fits })?;
+        let wanted = Wanted { queues, need_wakeup, frame_fits, retries_busy: spec.retries_busy };
+        let bound = bind_best(&map, mode, &slots, wanted)?;
         let frame_max = AtomicU32::new(mtu + ETHERNET_HEADER);
         let mut port = AfXdpPort {
             _link: bound.link,
@@ -295,8 +298,10 @@ impl Bare {
         let map = XskMap::new(queues)?;
         let slots =
             SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots: slots, tx_slots: slots };
-        let wanted = Wanted { queues, need_wakeup: true, frame_fits: true };
-        let bound = bind_best(&map, XdpMode::Native, &slots, wanted)?;
+        let bound = while_busy(busy::GRACE, |retries_busy| {
+            let wanted = Wanted { queues, need_wakeup: true, frame_fits: true, retries_busy };
+            bind_best(&map, XdpMode::Native, &slots, wanted)
+        })?;
         Ok(Bare { _bound: bound, _map: map })
     }
 }
@@ -403,17 +408,24 @@ fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {
 }
 
 /// The wanted configuration of a port's sockets.
+#[derive(Clone, Copy)]
 struct Wanted {
     queues: u32,
     need_wakeup: bool,
     /// Whether the longest frame fits into one buffer.
     frame_fits: bool,
+    /// Whether a busy interface is tried again: then in the best mode, not in one that would work now.
+    retries_busy: bool,
 }
 
 /// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of
 /// the last way tried.
 fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) -> Result<Bound, PortError> {
-    let Wanted { queues, need_wakeup, frame_fits } = wanted;
+    let Wanted { queues, need_wakeup, frame_fits, retries_busy } = wanted;
+    let is_final = |error: &PortError| match error {
+        PortError::Busy { .. } => retries_busy,
+        error => matches!(error, PortError::Unsupported(_)),
+    };
     let mut last = None;
     let mut attached: Option<(AttachMode, Program, Link)> = None;
     for (attach_mode, zero_copy) in mode.attempts() {
@@ -424,7 +436,7 @@ fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) ->
                 let program = Program::load(map, slots.ifindex, *attach_mode)?;
                 match program.attach(slots.ifindex, *attach_mode) {
                     Ok(link) => (program, link),
-                    Err(error @ PortError::Unsupported(_)) => return Err(error),
+                    Err(error) if is_final(&error) => return Err(error),
                     Err(error) => {
                         last = Some(error);
                         continue;
@@ -445,6 +457,7 @@ fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) ->
                 Ok(sockets) => {
                     return Ok(Bound { link, attach_mode: *attach_mode, restores_tags, kind, sockets });
                 }
+                Err(error) if is_final(&error) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
@@ -594,5 +607,37 @@ mod tests {
         cache.free_all(&mut batch);
         let expected = [&frame[..12], &[0x81, 0, 0, 10], &frame[12..]].concat();
         assert_eq!(tagged, expected);
+    }
+
+    #[test]
+    fn a_queue_that_another_socket_has_is_told_at_once_and_not_in_every_mode() {
+        let ifindex = program::tests::veth();
+        let theirs = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let theirs = SocketSpec { pool: theirs, ifindex, queue_id: 0, rx_slots: 64, tx_slots: 64 };
+        let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
+        let held = socket::open(&theirs, kind).unwrap();
+        let pool = Pool::new(PoolConfig { chunks: 8192, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let start = Instant::now();
+        let open = |kind, retries_busy| {
+            let spec = PortSpec { retries_busy, ..PortSpec::new("p0", kind, PortNo(1)) };
+            crate::open_now(&spec.with("xdp-mode", "best-effort"), pool)
+        };
+        let by = crate::Blocker { ifindex, queue_id: Some(0) };
+        for kind in ["afxdp", "system"] {
+            let Err(PortError::Busy { by: found, .. }) = open(kind, true) else { panic!("{kind}") };
+            assert_eq!((found, crate::is_gone(by)), (by, false));
+        }
+        // The last attempt: one driver gives up, and the other one has a substitute.
+        let why = "bind an AF_XDP socket to receive queue 0: Device or resource busy";
+        assert_eq!(open("afxdp", false).err().unwrap().to_string(), why);
+        let instead = open("system", false).unwrap().status().details;
+        assert!(instead.contains(&("af_xdp-error".into(), why.into())), "{instead:?}");
+        assert!(start.elapsed() < busy::GRACE, "nothing has waited: {:?}", start.elapsed());
+        let release = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(held);
+        });
+        drop(crate::open(&PortSpec::new("p0", "afxdp", PortNo(1)), pool).unwrap());
+        release.join().unwrap();
     }
 }

@@ -15,8 +15,8 @@ use super::btf;
 use super::rtnetlink::{self, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, XdpAttached};
 use super::sys::{BpfAttr, BpfCommand, bpf, bpf_fd};
 use crate::PortError;
+use crate::spec::Blocker;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
 
 /// The name by which a later process recognises our programs.
 pub(super) const PROGRAM_NAME: &str = "crosspoint_xsk";
@@ -26,9 +26,6 @@ const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const BPF_F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
-
-/// How long a killed predecessor's program may take to go away before we call the device busy.
-const PREDECESSOR_GRACE: Duration = Duration::from_millis(1500);
 
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,48 +191,49 @@ impl Program {
         Err(os("load the XDP program (bpf)", last))
     }
 
-    /// Attaches to a device by a link. If a program is already attached: waits a moment for that of a killed
-    /// predecessor to go, replaces one of ours that has no link, and otherwise reports whose it is.
+    /// Attaches to a device by a link. If a program is already attached: replaces one of ours that has no
+    /// link, and otherwise reports whose it is. One of a switch counts as busy: that switch may have been
+    /// killed, and its program be about to go.
     pub(super) fn attach(&self, ifindex: u32, mode: AttachMode) -> Result<Link, PortError> {
         let attr = BpfAttr::new().u32(0, self.fd.as_raw_fd() as u32).u32(4, ifindex);
         let attr = attr.u32(8, BPF_XDP).u32(12, mode.flag());
-        let deadline = Instant::now() + PREDECESSOR_GRACE;
-        loop {
-            // SAFETY: the attributes hold no pointer.
-            let errno = match unsafe { bpf_fd(BpfCommand::LinkCreate, &attr) } {
-                Ok(fd) => return Ok(Link { _fd: fd }),
-                Err(errno) => errno,
-            };
-            let call = format!("attach the XDP program in {mode:?} mode").to_lowercase();
-            let attached = rtnetlink::xdp_attached(ifindex)?;
-            let is_late = Instant::now() > deadline;
-            let attached = match (errno, attached) {
-                (libc::EBUSY | libc::EEXIST, Some(attached)) => attached,
-                // It has just gone.
-                (libc::EBUSY | libc::EEXIST, None) if !is_late => continue,
-                _ => return Err(PortError::Os { call, errno }),
-            };
-            let name = program_name(attached.program_id);
-            if name.as_deref() != Some(PROGRAM_NAME) {
-                let name = name.unwrap_or_else(|| "unknown".into());
-                return Err(PortError::Unsupported(format!(
-                    "an XDP program that is not ours is attached (id {}, name \"{name}\"): detach it first \
-                     (ip link set dev … xdp off)",
-                    attached.program_id
-                )));
-            }
-            if detach_ours(ifindex, &attached).is_ok() {
-                continue;
-            }
-            if is_late {
-                return Err(PortError::Unsupported(format!(
-                    "another running switch has its XDP program (id {}) attached",
-                    attached.program_id
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        // SAFETY: the attributes hold no pointer.
+        let attach = || unsafe { bpf_fd(BpfCommand::LinkCreate, &attr) }.map(|fd| Link { _fd: fd });
+        let call = || format!("attach the XDP program in {mode:?} mode").to_lowercase();
+        let busy = |why| PortError::Busy { by: Blocker { ifindex, queue_id: None }, why };
+        let errno = match attach() {
+            Ok(link) => return Ok(link),
+            Err(errno) => errno,
+        };
+        let attached = rtnetlink::xdp_attached(ifindex)?;
+        let attached = match (errno, attached) {
+            (libc::EBUSY | libc::EEXIST, Some(attached)) => attached,
+            // It has just gone.
+            (libc::EBUSY | libc::EEXIST, None) => return Err(busy(os(&call(), errno).to_string())),
+            _ => return Err(PortError::Os { call: call(), errno }),
+        };
+        let name = program_name(attached.program_id);
+        if name.as_deref() != Some(PROGRAM_NAME) {
+            let name = name.unwrap_or_else(|| "unknown".into());
+            return Err(PortError::Unsupported(format!(
+                "an XDP program that is not ours is attached (id {}, name \"{name}\"): detach it first \
+                 (ip link set dev … xdp off)",
+                attached.program_id
+            )));
         }
+        detach_ours(ifindex, &attached).map_err(|_| ()).and_then(|()| attach().map_err(|_| ())).map_err(
+            |()| {
+                let id = attached.program_id;
+                busy(format!("another running switch has its XDP program (id {id}) attached"))
+            },
+        )
     }
+}
+
+/// Whether a program of a switch, this one or another, is attached to a device.
+pub(super) fn is_ours_attached(ifindex: u32) -> bool {
+    let attached = rtnetlink::xdp_attached(ifindex).ok().flatten();
+    attached.and_then(|attached| program_name(attached.program_id)).as_deref() == Some(PROGRAM_NAME)
 }
 
 fn load_instructions(name: &str, instructions: &[u64], flags: u32, ifindex: u32) -> Result<OwnedFd, i32> {
@@ -277,6 +275,7 @@ pub(super) fn program_name(id: u32) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::af_xdp::busy::{GRACE, is_gone, while_busy};
 
     #[test]
     fn the_redirecting_part_is_these_six_slots() {
@@ -363,7 +362,8 @@ pub(super) mod tests {
                 }
             });
             let program = load(PROGRAM_NAME, ifindex, AttachMode::Generic);
-            let failed = (0..60).find_map(|_| program.attach(ifindex, AttachMode::Generic).err());
+            let attach = |_| program.attach(ifindex, AttachMode::Generic);
+            let failed = (0..60).find_map(|_| while_busy(GRACE, attach).err());
             is_done.store(true, std::sync::atomic::Ordering::Relaxed);
             assert!(failed.is_none(), "{failed:?}");
         });
@@ -377,6 +377,9 @@ pub(super) mod tests {
         let program = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let Err(error) = program.attach(ifindex, AttachMode::Native) else { panic!("attached") };
         assert!(error.to_string().contains("another running switch"), "{error}");
+        let by = Blocker { ifindex, queue_id: None };
+        assert!(matches!(error, PortError::Busy { by: found, .. } if found == by));
+        assert!(!is_gone(by));
     }
 
     /// Makes every frame that leaves through the device tagged with VLAN 10, like the kernel's own VLAN

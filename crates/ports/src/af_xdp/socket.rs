@@ -21,6 +21,7 @@ use super::lent::Lent;
 use super::ring::{Consumer, Producer, RingLayout};
 use super::sys;
 use crate::PortError;
+use crate::spec::Blocker;
 use packet::{Pool, PoolConfig};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,7 @@ pub(super) const TX_METADATA_BYTES: usize = 24;
 /// XDP_MAX_TX_SKB_BUDGET: how many frames one system call sends in copy mode (default 32).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// How long the kernel may take to release a queue that another socket held a moment ago.
+/// How long the kernel may take to release a queue whose socket is closed.
 const RELEASE_GRACE: Duration = Duration::from_millis(1500);
 
 /// How long a closing side waits for frames that the device still sends.
@@ -97,20 +98,11 @@ struct State {
 /// The sockets that later ones may share a UMEM with.
 static UMEMS: Mutex<Vec<Weak<Socket>>> = Mutex::new(Vec::new());
 
-/// Makes and binds a socket of the given kind. Waits a moment where the queue is just being released.
+/// Makes and binds a socket of the given kind.
+///
+/// Errors: among others [`PortError::Busy`] if another socket has the queue, or the kernel has not released
+/// it yet.
 pub(super) fn open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, TxRings), PortError> {
-    let deadline = Instant::now() + RELEASE_GRACE;
-    loop {
-        match try_open(spec, kind) {
-            Err(error) if error.errno() == Some(libc::EBUSY) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            result => return result,
-        }
-    }
-}
-
-fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, TxRings), PortError> {
     // Held to the end: of two sockets that open at once, one registers and the other shares.
     let mut umems = UMEMS.lock().expect("no panic while held");
     umems.retain(|known| known.strong_count() > 0);
@@ -149,7 +141,15 @@ fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, 
 }
 
 fn bind_error(spec: &SocketSpec, errno: i32) -> PortError {
-    PortError::Os { call: format!("bind an AF_XDP socket to receive queue {}", spec.queue_id), errno }
+    let error =
+        PortError::Os { call: format!("bind an AF_XDP socket to receive queue {}", spec.queue_id), errno };
+    match errno {
+        libc::EBUSY => {
+            let by = Blocker { ifindex: spec.ifindex, queue_id: Some(spec.queue_id) };
+            PortError::Busy { by, why: error.to_string() }
+        }
+        _ => error,
+    }
 }
 
 fn address(spec: &SocketSpec, flags: u16, shared: Option<&OwnedFd>) -> libc::sockaddr_xdp {
@@ -345,7 +345,7 @@ fn wait_until_released(ifindex: u32, queue_id: u32) -> bool {
 
 /// Whether no socket's memory is attached to the queue: that is so if another socket, of two pages, can be
 /// bound to it, or if the device is gone. An error that proves neither counts as no.
-fn is_released(ifindex: u32, queue_id: u32) -> bool {
+pub(super) fn is_released(ifindex: u32, queue_id: u32) -> bool {
     static PROBE: Mutex<Option<&'static Pool>> = Mutex::new(None);
     let mut probe = PROBE.lock().expect("no panic while held");
     let pool = match *probe {
@@ -384,6 +384,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::af_xdp::busy::{GRACE, while_busy};
 
     #[test]
     fn a_queue_counts_as_released_once_the_kernel_has_let_go_of_it() {
@@ -392,7 +393,7 @@ mod tests {
         let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let spec = SocketSpec { pool, ifindex, queue_id: 0, rx_slots: 64, tx_slots: 64 };
         let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
-        let (socket, rx, tx) = open(&spec, kind).unwrap();
+        let (socket, rx, tx) = while_busy(GRACE, |_| open(&spec, kind)).unwrap();
         assert!(!is_released(ifindex, 0));
         socket.park_rx(rx);
         socket.park_tx(tx);
@@ -410,7 +411,7 @@ mod tests {
         let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
         let open = |ifindex| {
             let spec = SocketSpec { pool, ifindex, queue_id: 0, rx_slots: 64, tx_slots: 64 };
-            super::open(&spec, kind).unwrap()
+            while_busy(GRACE, |_| super::open(&spec, kind)).unwrap()
         };
         let (one, rx, tx) = open(first);
         let (two, ..) = open(second);

@@ -421,7 +421,7 @@ fn queues_that_nobody_took_or_closed_give_their_chunks_back_with_the_port() {
     drop((rx, tx));
     drop(port);
     assert_eq!(pool.stats().free, pool.stats().total);
-    drop(AfXdpPort::open(&spec("p0", 1), pool).unwrap());
+    drop(ports::open(&spec("p0", 1), pool).unwrap());
     assert_eq!(pool.stats().free, pool.stats().total);
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::misnumbered;
 use crate::config::wanted::{self, Interface, PATCH};
-use crate::device_manager::{Opening, Returning};
+use crate::device_manager::{OpenError, Opening, Returning};
 use crate::janitor::Fate;
 use crate::scheduler::Event;
 use crate::state::{PortRecord, Vswitch, stable_mac};
@@ -18,21 +18,28 @@ pub(super) fn without_name<'a>(name: &str, error: &'a str) -> &'a str {
 }
 
 impl Vswitch {
-    /// Adds an interface, or remembers why it cannot be had. `number_before` is one that it had.
+    /// Adds an interface, or remembers why it cannot be had. `number_before` is one that it had. False if its
+    /// device is busy, and it must be added again.
     pub(super) fn add_interface(
         &mut self,
         bridge: &str,
         port: &wanted::Port,
         interface: &Interface,
         number_before: Option<OfPort>,
-    ) {
+    ) -> bool {
         let name = &interface.name;
         // Its row forgets the number while it has none.
         let number = number_before.or_else(|| self.devices.failures.of_port(name));
         match self.try_add(bridge, port, interface, number) {
             Ok(_) => self.devices.failures.forget(name),
-            Err(error) => self.failed(bridge, interface, error, number),
+            Err(OpenError::Busy(by)) => {
+                self.devices.await_device(interface, by);
+                return false;
+            }
+            Err(OpenError::Refused(error)) => self.failed(bridge, interface, error, number),
         }
+        self.devices.awaited = None;
+        true
     }
 
     fn failed(&mut self, bridge: &str, interface: &Interface, error: String, number: Option<OfPort>) {
@@ -48,7 +55,7 @@ impl Vswitch {
         port: &wanted::Port,
         interface: &Interface,
         number_before: Option<OfPort>,
-    ) -> Result<PortNo, String> {
+    ) -> Result<PortNo, OpenError> {
         let name = &interface.name;
         let not_added = |why: &str| format!("could not add network device {name} to ofproto ({why})");
         let idx = self.bridge_named(bridge).ok_or_else(|| not_added("there is no such bridge"))?.idx;
@@ -62,10 +69,13 @@ impl Vswitch {
         let mut used = Interface { options, ..interface.clone() };
         let mut instead = "it has the default";
         let device = self.open_device(idx, &used, port_no, is_local).or_else(|error| {
-            used.options = returning.as_ref().ok_or(&error)?.options.clone();
-            let device = self.open_device(idx, &used, port_no, is_local).map_err(|_| &error)?;
-            (refused, instead) = (Some(error), "it keeps its previous options");
-            Ok::<_, String>(device)
+            let (OpenError::Refused(why), Some(before)) = (&error, &returning) else { return Err(error) };
+            used.options = before.options.clone();
+            (refused, instead) = (Some(why.clone()), "it keeps its previous options");
+            match self.open_device(idx, &used, port_no, is_local) {
+                Err(OpenError::Refused(_)) => Err(error),
+                busy_or_opened => busy_or_opened,
+            }
         })?;
         let of_port = if is_local {
             OfPort::LOCAL
@@ -99,7 +109,7 @@ impl Vswitch {
         interface: &Interface,
         port_no: PortNo,
         is_local: bool,
-    ) -> Result<Option<Box<dyn Port>>, String> {
+    ) -> Result<Option<Box<dyn Port>>, OpenError> {
         let local_mac = self.bridges.get(&bridge).filter(|_| is_local).map(|b| b.mac);
         self.devices.open(interface, Opening { port_no, local_mac }, self.plane.dp.pool())
     }

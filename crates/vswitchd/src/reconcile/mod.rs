@@ -7,7 +7,8 @@
 //!
 //! An interface that cannot be opened is recorded with its error ([`Failures`](crate::failures::Failures))
 //! and retried by the next plan: there is one when the configuration changes and when the kernel reports a
-//! new device.
+//! new device. While another process has its device, or is giving it up, the step is tried again between
+//! other work of the control thread, for as long as [`ports::Wait`] says.
 //!
 //! Order: devices that an earlier process left behind; settings of the switch as a whole; removals, so that
 //! names, numbers and devices are free for additions (devices are removed on the janitor's thread, and a step
@@ -53,7 +54,7 @@ pub struct Outcome {
 pub enum Progress {
     /// There are more steps.
     More,
-    /// The next step, or the end, waits for a device to disappear: try again in a moment.
+    /// The next step, or the end, waits for a device to disappear or to be given up: try again in a moment.
     Waiting,
     /// Everything is done, except that the janitor may have devices yet.
     Done,
@@ -116,12 +117,17 @@ impl Reconciliation {
             Some(Step::Add { bridge, port, interface }) => {
                 let port = &self.wanted.bridges[&bridge].ports[&port];
                 let number = self.number_before(&interface);
-                vswitch.add_interface(&bridge, port, &port.interfaces[&interface], number);
+                if !vswitch.add_interface(&bridge, port, &port.interfaces[&interface], number) {
+                    let port = port.name.clone();
+                    self.steps.push_front(Step::Add { bridge, port, interface });
+                    return Progress::Waiting;
+                }
             }
             Some(Step::Settle) => {
                 let wanted = self.wanted.interfaces();
                 vswitch.devices.failures.keep_only(|name| wanted.contains_key(name));
                 vswitch.devices.returning.retain(|name, _| wanted.contains_key(name.as_str()));
+                vswitch.devices.awaited = None;
                 vswitch.settle();
                 vswitch.counts.reconfigures += 1;
             }
@@ -140,13 +146,13 @@ impl Reconciliation {
         }
     }
 
-    /// Whether a step must wait for a device that is being released.
-    fn must_wait(&self, step: &Step, vswitch: &Vswitch) -> bool {
+    /// Whether a step must wait for a device that is being released, by us or another process.
+    fn must_wait(&self, step: &Step, vswitch: &mut Vswitch) -> bool {
         match step {
             Step::Remove(_) => vswitch.devices.is_full(),
             Step::Add { bridge, port, interface } => {
                 let interface = &self.wanted.bridges[bridge].ports[port].interfaces[interface];
-                vswitch.devices.is_leaving(interface)
+                vswitch.devices.is_leaving(interface) || vswitch.devices.must_await(interface)
             }
             _ => false,
         }

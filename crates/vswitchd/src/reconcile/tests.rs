@@ -1,5 +1,6 @@
 //! Reconciliation on a real switch with workers and dummy ports.
 
+mod busy;
 mod workers;
 
 use super::*;
