@@ -114,7 +114,7 @@ drop_reasons! {
     PacketOutQuota = "packet_out_quota",
     /// The port was removed while the packet waited in it.
     PortRemoved = "port_removed",
-    /// The worker ended while it held the packet.
+    /// The worker ended while it held the packet, or there was none for a packet of a controller.
     WorkerStopped = "worker_stopped",
 }
 

@@ -1,5 +1,6 @@
 //! The tree checked against what its documents say: ranks of crates, the policies on `unsafe`, I/O and
-//! clocks, links, blocks of commands, invariants and their tests, limits on size, wording, and leftovers.
+//! clocks, links, blocks of commands, invariants and their tests, limits on size, wording, levels of log
+//! messages, and leftovers.
 //!
 //! ARCHITECTURE.md is the source of the ranks and policies, so that it cannot drift from the tree. Each
 //! check is a function from text to a list of problems, a sentence each, and is itself tested on a sample
@@ -9,6 +10,7 @@ pub mod architecture;
 pub mod circles;
 pub mod components;
 pub mod leftovers;
+pub mod levels;
 pub mod limits;
 pub mod links;
 pub mod ranks;

@@ -294,7 +294,7 @@ fn warn_of_late_statistics(said: &mut bool, started: std::io::Result<bool>) {
         Err(error) => error.to_string(),
     };
     if !std::mem::replace(said, true) {
-        tracing::warn!("the statistics of this machine are not updated: {why}");
+        tracing::warn!(target: "system_stats", "the statistics of this machine are not updated: {why}");
     }
 }
 

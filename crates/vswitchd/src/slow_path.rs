@@ -54,8 +54,8 @@ impl ForwardingPlane {
         tracked: Option<(Tracking, Tuple)>,
         translation: Translation<Effect>,
     ) {
-        let Some(mut packet) = self.dp.cache().alloc_frame(data) else {
-            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
+        let Some(mut packet) = self.dp.packet(data) else {
+            tracing::debug!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
             return;
         };
         packet.in_port = dp_port;
@@ -79,7 +79,7 @@ impl ForwardingPlane {
         }
         self.apply(&translation.effects);
         if !self.dp.execute_again(bridge.0, (packet, recirc_depth), tracked, translation.actions) {
-            tracing::warn!(target: "ofproto", "a packet-out was dropped: there is no worker");
+            tracing::debug!(target: "ofproto", "a packet-out was dropped: there is no worker");
         }
     }
 
@@ -148,5 +148,26 @@ mod tests {
             drops.into_iter().find(|(reason, _)| *reason == DropReason::RxTruncated).unwrap().1
         };
         testkit::lab::wait_for("the worker to count it", || dropped(&plane) == 1);
+    }
+
+    #[test]
+    fn a_packet_out_without_a_buffer_or_a_worker_is_counted() {
+        let flags = DatapathFlags { pool_packets: 64, ..DatapathFlags::default() };
+        let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
+        let count = |plane: &ForwardingPlane, wanted| {
+            plane.dp.all_drops().into_iter().find(|(reason, _)| *reason == wanted).unwrap().1
+        };
+        let send = |plane: &mut ForwardingPlane| {
+            plane.carry_out(BridgeIdx(0), &[0; 60], PortNo(1), Translation::default());
+        };
+        send(&mut plane);
+        assert_eq!(count(&plane, DropReason::WorkerStopped), 1);
+        let mut held = Vec::new();
+        while let Some(packet) = plane.dp.cache().alloc_frame(&[0; 60]) {
+            held.push(packet);
+        }
+        send(&mut plane);
+        assert_eq!(count(&plane, DropReason::PoolExhausted), 1);
+        held.into_iter().for_each(|packet| plane.dp.cache().free(packet));
     }
 }

@@ -14,17 +14,27 @@ use super::*;
 const CHUNKS_LEAST: u64 = 128;
 
 impl<P: Pipeline> Datapath<P> {
+    /// A packet with these bytes. `None` if no buffer is free, which is counted as a drop.
+    pub fn packet(&mut self, frame: &[u8]) -> Option<Packet> {
+        let packet = self.cache.alloc_frame(frame);
+        if packet.is_none() {
+            self.dropped_here.add(DropReason::PoolExhausted, 1);
+        }
+        packet
+    }
+
     /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. It counts as one of
-    /// the first bridge's. False if no buffer is free, or there is no worker.
+    /// the first bridge's. False if it is dropped, and counted, since no buffer is free or there is no
+    /// worker.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
-        let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
+        let Some(mut packet) = self.packet(frame) else { return false };
         packet.in_port = in_port;
         self.execute_tracked(0, packet, None, actions)
     }
 
     /// The same for an existing packet of a bridge, with the connection tracker's result for it, if any.
-    /// False if there is no worker. True also if too many packets wait already, and this one is dropped and
-    /// counted.
+    /// False if there is no worker: the packet is dropped and counted. True also if that is so because too
+    /// many packets wait already.
     pub fn execute_tracked(
         &mut self,
         bridge: u32,
@@ -45,6 +55,7 @@ impl<P: Pipeline> Datapath<P> {
         actions: Vec<DpAction>,
     ) -> bool {
         if self.workers.is_empty() && self.exchange.is_none() {
+            self.dropped_here.add(DropReason::WorkerStopped, 1);
             self.cache.free(packet);
             return false;
         }

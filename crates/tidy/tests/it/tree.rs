@@ -3,7 +3,7 @@
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
 use tidy::{
-    Problems, circles, components, leftovers, limits, links, ranks, shell, tests_named, uses, wording,
+    Problems, circles, components, leftovers, levels, limits, links, ranks, shell, tests_named, uses, wording,
 };
 
 fn files() -> Vec<File> {
@@ -128,4 +128,11 @@ fn the_guide_to_contributing_shows_the_example_that_is_run() {
     let example = read("crates/crosspoint/tests/e2e/example.rs");
     assert!(example.lines().count() <= 15, "a first test fits into fifteen lines");
     assert!(read("CONTRIBUTING.md").contains(&format!("```rust\n{example}```\n")), "they differ");
+}
+
+#[test]
+fn at_info_and_above_daemons_log_what_open_vswitch_logs_and_what_an_operator_must_see() {
+    let programs = ["/usr/lib/openvswitch-switch/ovs-vswitchd", "/usr/sbin/ovsdb-server"];
+    let stock: String = programs.map(|path| levels::strings(&std::fs::read(path).expect(path))).concat();
+    none(levels::check(&files(), &stock, levels::OWN));
 }

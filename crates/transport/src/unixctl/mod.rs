@@ -264,7 +264,7 @@ async fn converse(
                 }
             }
             Err(bad) => {
-                tracing::warn!(target: "unixctl", "closing a connection: {bad}");
+                tracing::debug!(target: "unixctl", "closing a connection: {bad}");
                 return;
             }
         }

@@ -41,7 +41,7 @@ pub(crate) async fn watch(shared: Shared) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         if let Err(error) = log_new_flows(&shared).await {
-            tracing::warn!(target: "dpif_netdev", "cannot list new flows: {error}");
+            tracing::debug!(target: "dpif_netdev", "cannot list new flows: {error}");
         }
     }
 }
@@ -103,7 +103,7 @@ pub(super) async fn log_dump(shared: &Shared) {
         }
     };
     if let Err(error) = for_all_flows(shared, see).await {
-        tracing::warn!(target: "dpif", "flows were not dumped: {error}");
+        tracing::debug!(target: "dpif", "flows were not dumped: {error}");
     }
 }
 

@@ -399,7 +399,7 @@ impl ForwardingPlane {
         self.apply(&translation.effects);
         let tells = retain_reports(&mut translation.actions);
         if tells && !self.dp.execute(frame, port_no, translation.actions) {
-            tracing::warn!(target: "ofproto", "a traced packet is not reported: no packet buffer is free");
+            tracing::debug!(target: "ofproto", "a traced packet is not reported: no packet buffer is free");
         }
     }
 }

@@ -127,7 +127,7 @@ fn write_part(codec: Codec, xid: u32, body: StatsBody, more: bool, out: &mut Vec
             write_part(codec, xid, second, more, out);
         }
         Err(empty) => {
-            tracing::warn!(target: "ofproto", "a group or meter was left out of a list: {error}");
+            tracing::debug!(target: "ofproto", "a group or meter was left out of a list: {error}");
             let reply = Message::StatsReply(StatsReply { more, body: empty });
             codec.encode_into(xid, &reply, out).expect("an empty list has a form in each version");
         }

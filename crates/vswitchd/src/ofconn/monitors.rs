@@ -214,7 +214,7 @@ impl Vswitch {
                 tell_state(conn, &FlowUpdate::Paused);
             }
         } else if waiting > DELETIONS_BYTES_MAX {
-            tracing::warn!(target: "connmgr", "closing a connection with a flow monitor that does not read");
+            tracing::debug!(target: "connmgr", "closing a connection with a flow monitor that does not read");
             conn.close_reason = Some("Flow monitor: the controller does not read".into());
             conn.closed = true;
         }

@@ -19,12 +19,12 @@ use openflow::{ErrorKind, Version};
 use std::collections::HashMap;
 use switch::BridgeIdx;
 
-/// Says which ports a reply tells less of than there is.
-fn warn_of_left_out(ports: &[PortStats], version: Version) {
+/// Logs which ports a reply tells less of than there is.
+fn tell_left_out(ports: &[PortStats], version: Version) {
     for port in ports {
         let left_out = port.custom_left_out(version);
         if left_out > 0 {
-            tracing::warn!(
+            tracing::debug!(
                 target: "ofproto",
                 "port {}: {left_out} of the device's {} counters do not fit into a message and were left out",
                 port.port.0,
@@ -90,7 +90,7 @@ impl Vswitch {
         };
         let Some(codec) = conn.connection().codec() else { return Ok(()) };
         if let StatsBody::Port(ports) = &body {
-            warn_of_left_out(ports, conn.version());
+            tell_left_out(ports, conn.version());
         }
         let mut bytes = Vec::new();
         write_reply(codec, xid, body, &mut bytes).map_err(|_| ErrorKind::OFPBRC_BAD_STAT)?;

@@ -170,7 +170,7 @@ impl OfConn {
     pub fn send(&mut self, xid: u32, message: &Message) {
         let sent = self.connection().send(xid, message);
         if let Err(error) = sent {
-            tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
+            tracing::debug!(target: "connmgr", "{} was not sent: {error}", message.name());
         }
     }
 

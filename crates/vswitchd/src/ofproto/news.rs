@@ -329,7 +329,7 @@ impl OfConn {
                 sent
             }
             Err(error) => {
-                tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
+                tracing::debug!(target: "connmgr", "{} was not sent: {error}", message.name());
                 !matches!(message, Message::PacketIn(_))
             }
         }
