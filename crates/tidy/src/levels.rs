@@ -52,7 +52,7 @@ pub const OWN: &[(&str, &str, &str)] = &[
     ("bridge", "the database refused a status update: {why}", "rows do not show what runs"),
     (
         "bridge",
-        "the kernel does not tell of new devices ({why}): ports wait for the next change",
+        "the kernel does not report new devices ({why}): ports are retried with the next change",
         "ports are missing",
     ),
     ("bridge", "{error}", "a setting is not in force"),
@@ -67,7 +67,7 @@ pub const OWN: &[(&str, &str, &str)] = &[
     ("connmgr", "{}: cannot listen: {why}", "no controller can connect"),
     ("daemon_unix", "{}: {why}; going on", "the pid file is not locked"),
     ("datapath", "cannot wait for the workers: {e}", "the control thread learns nothing from workers"),
-    ("dpif", "ports were not given up: {error}", "a worker is stuck"),
+    ("dpif", "failed to remove ports: {error}", "a worker is stuck"),
     ("dpif", "the workers did not release the ports: {error}", "a worker is stuck"),
     ("dpif_netdev", "a queue could not be moved: {error}", "a setting is not in force"),
     (
@@ -80,15 +80,11 @@ pub const OWN: &[(&str, &str, &str)] = &[
     ("dpif_netdev", "{note}", "a setting is not in force"),
     (
         "jsonrpc",
-        "{}: closing the connection: too much is being received",
+        "{}: closed: requests take too much memory",
         "a client is disconnected, as for a message that cannot be parsed",
     ),
     ("netdev", "devices could not be removed: {error}", "devices are left in the kernel"),
-    (
-        "netdev",
-        "devices that an earlier process left are not looked for: {error}",
-        "devices are left in the kernel",
-    ),
+    ("netdev", "cannot look for devices of an earlier process: {error}", "devices are left in the kernel"),
     ("netdev", "{name}: could not be set {}: {why}", "a device is not up, or not down"),
     ("netdev", "{name}: {error}", "a device does not work"),
     ("netdev", "{}: the device is gone", "a port has no device"),
@@ -106,14 +102,18 @@ pub const OWN: &[(&str, &str, &str)] = &[
     ("ovsdb_file", "{name}: could not be compacted: {why}", "the file grows"),
     ("ovsdb_file", "{name}: could not be made durable: {why}", "data may be lost"),
     ("ovsdb_server", "a remote cannot be used: {why}", "no client can connect"),
-    ("ovsdb_server", "could not tell the monitor process what is served: {error}", "a restart serves less"),
+    (
+        "ovsdb_server",
+        "could not report databases and remotes to the monitor process: {error}",
+        "a restart serves less",
+    ),
     ("ovsdb_server", "{name}: {error}", "a database is not served"),
     ("ovsdb_server", "{}: status not written: {why}", "rows do not show what runs"),
-    ("replication", "{name} has no schema that can be read and is not replicated", "data has no copy"),
+    ("replication", "{name} is not replicated: its schema is invalid", "data has no copy"),
     ("replication", "{target}: {why}; not replicating", "data has no copy"),
     ("stream_ssl", "keeping the old certificates: {why}", "a setting is not in force"),
-    ("stream_ssl", "{list}: no cipher that is supported: {}", "a setting is not in force"),
-    ("system_stats", "the statistics of this machine are not renewed: {why}", "rows do not show what runs"),
+    ("stream_ssl", "{list}: unsupported ciphers: {}", "a setting is not in force"),
+    ("system_stats", "the statistics of this machine are not updated: {why}", "rows do not show what runs"),
     ("vswitchd", "the keepalive thread is gone", "controllers may be lost when the control thread is busy"),
 ];
 
