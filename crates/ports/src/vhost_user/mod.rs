@@ -562,8 +562,6 @@ impl Session {
         let mut connection = Connection::new(stream, self.shared.event.fd(), self.closer.clone())?;
         let mut device = Device::new(self.shared.clone(), self.offered);
         loop {
-            // One may have come to rest.
-            self.shared.count_tx_rings();
             let is_device = self.shared.is_device();
             if let (Some(pending), false) = (&mut self.pending, is_device)
                 && let Heard::Newcomer(stream) =

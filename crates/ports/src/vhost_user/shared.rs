@@ -168,8 +168,9 @@ pub(super) struct Shared {
     places: Box<[Place]>,
     /// What each receive queue sleeps on, created with the queue.
     waits: Box<[OnceLock<Wait>]>,
-    /// Pairs 0 to this one have both rings: over as many of them transmit queues are spread.
-    tx_rings: AtomicU32,
+    /// Which of the guest's receive rings are there, a bit for the ring of each pair. Only the ring's holder
+    /// changes its bit, so the bit and `is_there` agree.
+    to_guest: AtomicU64,
     /// Receive rings that have worked since the front end connected are below this.
     pub(super) rx_rings_seen: AtomicU32,
     features: AtomicU64,
@@ -198,7 +199,7 @@ impl Shared {
         Ok(Shared {
             places: (0..RINGS_MAX).map(|_| Place::default()).collect(),
             waits: (0..QUEUE_PAIRS_MAX).map(|_| OnceLock::new()).collect(),
-            tx_rings: AtomicU32::new(0),
+            to_guest: AtomicU64::new(0),
             rx_rings_seen: AtomicU32::new(0),
             features: AtomicU64::new(0),
             admin_up: AtomicBool::new(true),
@@ -240,10 +241,11 @@ impl Shared {
         self.facts().guest_mtu = Some(mtu);
     }
 
-    /// The guest's receive rings that can be sent to.
+    /// Over how many of the guest's receive rings transmit queues are spread: those up to the first that is
+    /// not there.
     #[inline(always)]
     pub(super) fn tx_rings(&self) -> u32 {
-        self.tx_rings.load(Ordering::Relaxed)
+        self.to_guest.load(Ordering::Relaxed).trailing_ones()
     }
 
     /// The ring, for one burst. `None` if there is none, or another thread holds it.
@@ -311,13 +313,13 @@ impl Shared {
         self.places[index].is_disabled.store(ring.is_disabled, Ordering::Relaxed);
         *slot = Slot { ring: Some(ring), kick, call };
         slot.call();
-        drop(slot);
         self.places[index].is_there.store(true, Ordering::Release);
+        self.note(index, true);
+        drop(slot);
         if is_rx {
             self.rx_rings_seen.fetch_max(index as u32 / 2 + 1, Ordering::Relaxed);
             self.wake(index / 2);
         }
-        self.count_tx_rings();
         if self.is_running() {
             let mut facts = self.facts();
             facts.is_connected = true;
@@ -347,12 +349,15 @@ impl Shared {
 
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
         self.places[index].is_there.store(false, Ordering::Release);
-        let taken = std::mem::take(&mut *self.wait_for(index));
+        let taken = {
+            let mut slot = self.wait_for(index);
+            self.note(index, false);
+            std::mem::take(&mut *slot)
+        };
         // Also if the ring was faulty: the guest may keep the descriptor, which would then stay in the set.
         if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
             wait.remove(kick);
         }
-        self.count_tx_rings();
         taken.ring
     }
 
@@ -369,10 +374,13 @@ impl Shared {
         self.wake(index / 2);
     }
 
-    /// For the protocol thread, and for a worker whose ring has come to rest.
-    pub(super) fn count_tx_rings(&self) {
-        let count = (0..QUEUE_PAIRS_MAX).take_while(|pair| self.is_there(2 * pair)).count();
-        self.tx_rings.store(count as u32, Ordering::Relaxed);
+    /// Notes in `to_guest` whether a ring is there. For its holder.
+    fn note(&self, index: usize, is_there: bool) {
+        let bit = if index.is_multiple_of(2) { 1 << (index / 2) } else { 0 };
+        match is_there {
+            true => self.to_guest.fetch_or(bit, Ordering::Relaxed),
+            false => self.to_guest.fetch_and(!bit, Ordering::Relaxed),
+        };
     }
 
     /// Lets the worker that sleeps on this pair look again.
@@ -392,10 +400,10 @@ impl Shared {
     #[cold]
     pub(super) fn fail(&self, index: usize, slot: &mut Slot, fault: Fault) {
         self.places[index].is_there.store(false, Ordering::Relaxed);
+        self.note(index, false);
         if slot.ring.as_ref().is_some_and(|ring| ring.waits_for(fault)) {
-            self.lacks_memory(fault);
             // The protocol thread is not woken: it would break off the message that it is busy with.
-            self.count_tx_rings();
+            self.lacks_memory(fault);
         } else {
             slot.ring = None;
             self.fault.lock().expect("no panic while held").get_or_insert(fault);
@@ -472,5 +480,77 @@ impl Slot {
     /// Whether the guest sends notifications; if not, it must be polled.
     pub(super) fn has_kick(&self) -> bool {
         self.kick.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vhost_user::chain::{Direction, KeptHeaders, RingParts};
+    use crate::vhost_user::memory::{Extent, GuestMemory, Mapped};
+    use crate::vhost_user::message::{Region, VringAddr};
+    use crate::vhost_user::split::Split;
+
+    /// A ring to the guest, of whose memory a part was removed.
+    fn ring() -> Ring {
+        let file = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 1 << 16).unwrap();
+        let extent = Extent::default();
+        let region = Region { guest: 0x1000, len: 1 << 16, user: 0x10_0000, offset: 0 };
+        let mapped = Arc::new(Mapped::new(region, &file, &extent).unwrap());
+        let memory = Arc::new(GuestMemory::new(vec![mapped], extent).unwrap());
+        let [desc, avail, used] = [0, 0x100, 0x180].map(|at| region.user + at);
+        let addr = VringAddr { index: 0, is_logged: false, desc, used, avail, log: 0 };
+        let split = Split::new(&memory, &addr, 16, false).unwrap();
+        let parts = RingParts {
+            memory,
+            lacks_memory: true,
+            log: None,
+            direction: Direction::ToGuest,
+            is_mergeable: true,
+            header_len: 12,
+            counts: Arc::default(),
+            kept_headers: KeptHeaders::default(),
+        };
+        Ring::split(split, 16, parts)
+    }
+
+    #[test]
+    fn rings_that_come_and_come_to_rest_at_once_are_counted_right() {
+        const TURNS: u32 = 30_000;
+        let shared = Shared::new(1500).unwrap();
+        let give = |index, ring| shared.give_ring(index, ring, None, None).unwrap();
+        let (mut first, mut second) = (Some(ring()), Some(ring()));
+        // The turn that begins, and the one that the worker has ended.
+        let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+        let wait_for = |turn: u32, of: &AtomicU32| {
+            let is_there = || of.load(Ordering::Acquire) >= turn;
+            while !(0..1_000).any(|_| is_there()) {
+                std::thread::yield_now();
+            }
+        };
+        let mut wrong = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 1..=TURNS {
+                    wait_for(turn, &begun);
+                    let mut slot = shared.try_ring(2).expect("nobody else holds it");
+                    shared.fail(2, &mut slot, Fault::BUFFER_OUTSIDE);
+                    drop(slot);
+                    ended.store(turn, Ordering::Release);
+                }
+            });
+            for turn in 1..=TURNS {
+                give(2, second.take().unwrap());
+                begun.store(turn, Ordering::Release);
+                // Each time at another moment.
+                (0..turn % 20).for_each(|_| std::hint::spin_loop());
+                give(0, first.take().unwrap());
+                wait_for(turn, &ended);
+                wrong += u32::from(shared.tx_rings() != 1);
+                (first, second) = (shared.take_ring(0), shared.take_ring(2));
+            }
+        });
+        assert_eq!(wrong, 0, "of {TURNS}");
     }
 }
