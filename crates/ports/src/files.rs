@@ -8,7 +8,6 @@
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -46,8 +45,8 @@ impl FileDirs {
         Ok(FileDirs(dirs.into_iter().map(dir).collect::<Result<Vec<_>, String>>()?.into()))
     }
 
-    /// The contents of a regular file.
-    pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    /// A regular file to read, and its length.
+    pub(crate) fn read(&self, path: &str) -> Result<(File, usize), String> {
         let file = self.open(path, OFlags::RDONLY, Mode::empty())?;
         let len = file.metadata().map_err(|e| base::os_text(&e))?.len();
         if len > READ_BYTES_MAX {
@@ -56,10 +55,14 @@ impl FileDirs {
                 READ_BYTES_MAX >> 20
             ));
         }
-        let mut bytes = Vec::new();
-        // Only that much, even if it grows meanwhile.
-        file.take(len).read_to_end(&mut bytes).map_err(|e| base::os_text(&e))?;
-        Ok(bytes)
+        Ok((file, len as usize))
+    }
+
+    /// The same. Until the file is dropped, no port may write it alone.
+    pub(crate) fn hold(&self, path: &str) -> Result<(File, usize), String> {
+        let (file, len) = self.read(path)?;
+        lock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok((file, len))
     }
 
     /// A regular file to write, empty.
@@ -74,13 +77,6 @@ impl FileDirs {
         let file = self.open_to_append(path)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0).map_err(|e| base::os_text(&e))?;
-        Ok(file)
-    }
-
-    /// Until what is returned is dropped, no port may write this file alone.
-    pub(crate) fn hold(&self, path: &str) -> Result<File, String> {
-        let file = self.open(path, OFlags::RDONLY, Mode::empty())?;
-        lock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(file)
     }
 
@@ -204,8 +200,10 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
         let name = |path: &str| dir.join(path).to_str().unwrap().to_string();
         let allowed = FileDirs::new([dir.into()]).unwrap();
-        assert_eq!(allowed.read(&name("sub/file")).unwrap(), b"inside");
-        assert_eq!(allowed.read("sub/./file").unwrap(), b"inside", "relative to the first directory");
+        // The second name is relative to the first directory.
+        for path in [&*name("sub/file"), "sub/./file"] {
+            assert_eq!(std::io::read_to_string(allowed.read(path).unwrap().0).unwrap(), "inside", "{path}");
+        }
         let refused = |path: &str| {
             let (read, written) = (allowed.read(path).unwrap_err(), allowed.create(path).err());
             assert_eq!(written, Some(read.clone()), "{path}");

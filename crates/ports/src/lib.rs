@@ -19,11 +19,13 @@ mod cut;
 mod driver;
 pub mod dummy;
 pub mod files;
+mod loading;
 pub mod netlink;
 pub mod null;
 pub mod offload;
 mod options;
 pub mod pcap;
+mod port_memory;
 mod replay;
 mod spec;
 mod spread;
@@ -39,6 +41,7 @@ mod wait;
 pub use af_xdp::busy::{Wait, is_gone};
 pub use driver::{Backing, Driver};
 pub use options::{KeyRow, N_RXQ, OptionRow, Values};
+pub use port_memory::PortMemory;
 pub use spec::{Blocker, PortError, PortSpec};
 pub use stats::QueueStats;
 
@@ -170,6 +173,24 @@ mod tests {
             }
         }
         assert!(kinds().is_sorted());
+    }
+
+    #[test]
+    fn options_that_together_would_take_too_much_memory_are_refused_before_anything_is_made() {
+        let frames = "but the frames of a port may take only 2048 MB";
+        for (kind, options, why) in [
+            ("null", &[("size", "65535"), ("flows", "4194304")][..], frames),
+            ("null", &[("size", "65535"), ("flows", "4194304"), ("n_rxq", "64")], frames),
+            ("null", &[("size", "1518"), ("flows", "1400000")], frames),
+        ] {
+            let spec = options.iter().fold(PortSpec::new("p1", kind, PortNo(1)), |s, (k, v)| s.with(k, v));
+            let error = check(&spec).unwrap_err().to_string();
+            assert!(error.contains(why), "{kind} {options:?}: {error}");
+        }
+        for options in [&[("size", "64"), ("flows", "4194304")][..], &[("size", "65535"), ("n_rxq", "64")]] {
+            let spec = options.iter().fold(PortSpec::new("p1", "null", PortNo(1)), |s, (k, v)| s.with(k, v));
+            assert_eq!(check(&spec), Ok(()), "{options:?}");
+        }
     }
 
     #[test]

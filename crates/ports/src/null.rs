@@ -4,12 +4,15 @@
 //! speed or at `rate` packets per second; `flows` varies the addresses.
 
 use crate::driver::{Backing, DUMMY, Driver};
+use crate::loading::{self, Coming, LOOK_AGAIN_NS};
 use crate::options::{OptionRow, Values};
-use crate::replay::{Moved, Replay};
+use crate::port_memory::check_replay;
+use crate::replay::{Layout, Moved, Replay};
 use crate::virtual_link::{VirtualLink, port_on_link, refuse_unsendable};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
 use packet::{Batch, PoolCache, Port, PortStatus, RxOutcome, RxQueue, TxQueue};
+use std::borrow::Cow;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,14 +88,23 @@ impl NullPort {
     pub fn open(spec: &PortSpec) -> Result<NullPort, PortError> {
         let Settings { queues, frames, rate } = settings(spec)?;
         let link = VirtualLink::new(spec, queues, 65535)?;
+        let layouts: Vec<Layout> = (0..queues).map(|queue| frames.layout(queue, queues)).collect();
+        let bytes = layouts.iter().map(Layout::bytes).sum();
+        let memory = Arc::new(spec.memory.reserve(bytes).map_err(|why| frames.refused(spec, why))?);
+        let port_no = spec.port_no;
+        let load = move || {
+            let replay = |(queue, layout)| {
+                let mut replay = Replay::new(layout, port_no, memory.clone());
+                frames.of_queue(queue, queues).for_each(|n| replay.push(&frames.get(n)));
+                replay.finish(layout)
+            };
+            Ok(layouts.iter().enumerate().map(replay).collect())
+        };
         let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
-        for idx in 0..queues {
-            let own = frames.iter().skip(idx).step_by(queues).map(Vec::as_slice);
-            // More queues than flows: the further queues repeat the first frame, all queues give packets.
-            let spare = frames.first().filter(|_| own.len() == 0).map(Vec::as_slice);
-            let replay = Replay::new(own.chain(spare), true, spec.port_no);
+        for (idx, mut coming) in loading::load(spec, &link, bytes, load)?.into_iter().enumerate() {
+            let replay = coming.take().unwrap_or_default();
             let pace = rate.map(|r| Pace::new(r as f64 / queues as f64)).transpose()?;
-            rx_queues.push(Box::new(SourceRx { link: link.clone(), idx, replay, pace }));
+            rx_queues.push(Box::new(SourceRx { link: link.clone(), idx, replay, coming, pace }));
         }
         Ok(NullPort { link, rx_queues })
     }
@@ -102,22 +114,74 @@ impl NullPort {
 #[derive(PartialEq, Eq)]
 pub(crate) struct Settings {
     queues: usize,
-    frames: Vec<Vec<u8>>,
+    frames: Frames,
     rate: Option<u64>,
+}
+
+/// What a port generates.
+#[derive(PartialEq, Eq)]
+enum Frames {
+    None,
+    One(Vec<u8>),
+    Flows { size: usize, flows: usize },
+}
+
+impl Frames {
+    fn count(&self) -> usize {
+        match self {
+            Frames::None => 0,
+            Frames::One(_) => 1,
+            Frames::Flows { flows, .. } => *flows,
+        }
+    }
+
+    fn get(&self, n: usize) -> Cow<'_, [u8]> {
+        match self {
+            Frames::None => Cow::default(),
+            Frames::One(frame) => frame.into(),
+            Frames::Flows { size, .. } => udp_frame(*size, n as u32).into(),
+        }
+    }
+
+    /// Which frames a queue generates.
+    fn of_queue(&self, queue: usize, queues: usize) -> impl ExactSizeIterator<Item = usize> + use<> {
+        // More queues than flows: the further queues repeat the first frame, all queues give packets.
+        let first = if queue < self.count() { queue } else { 0 };
+        (first..self.count()).step_by(queues)
+    }
+
+    fn layout(&self, queue: usize, queues: usize) -> Layout {
+        let len = match self {
+            Frames::None => 0,
+            Frames::One(frame) => frame.len(),
+            Frames::Flows { size, .. } => *size,
+        };
+        let mut layout = Layout::new(true, queues);
+        layout.add(self.of_queue(queue, queues).len(), len);
+        layout
+    }
+
+    /// The error if they take too much memory.
+    fn refused(&self, spec: &PortSpec, why: String) -> PortError {
+        let is_set = |option: &&str| spec.option(option).is_some();
+        spec.bad(["flows", "size", "template"].into_iter().find(is_set).unwrap_or_default(), why)
+    }
 }
 
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
-    let frames = source_frames(spec)?;
+    let frames = frames(spec)?;
     let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
-    if rate.is_some() && frames.is_empty() {
+    if rate.is_some() && frames == Frames::None {
         return Err(spec.bad("rate", "needs size or template: without them the port is only a sink".into()));
     }
+    let bytes = (0..queues).map(|queue| frames.layout(queue, queues).bytes()).sum();
+    check_replay(bytes).map_err(|why| frames.refused(spec, why))?;
     Ok(Settings { queues, frames, rate })
 }
 
-fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
+fn frames(spec: &PortSpec) -> Result<Frames, PortError> {
     let size: Option<usize> = spec.parsed("size", "a length in bytes")?;
     let flows: usize = spec.parsed("flows", "a number of flows")?.unwrap_or(1);
     if let Some(text) = spec.option("template") {
@@ -131,18 +195,18 @@ fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
             return Err(spec.bad("size", format!("expected {} (the template) to 65535", frame.len())));
         }
         frame.resize(len, 0);
-        return Ok(vec![frame]);
+        return Ok(Frames::One(frame));
     }
     let Some(size) = size else {
         return match spec.option("flows") {
             Some(_) => Err(spec.bad("flows", "needs size: without it the port is only a sink".into())),
-            None => Ok(Vec::new()),
+            None => Ok(Frames::None),
         };
     };
     if size < 60 {
         return Err(spec.bad("size", "expected 60 to 65535 without template".into()));
     }
-    Ok((0..flows as u32).map(|flow| udp_frame(size, flow)).collect())
+    Ok(Frames::Flows { size, flows })
 }
 
 fn parse_hex(text: &str) -> Option<Vec<u8>> {
@@ -194,7 +258,18 @@ struct SourceRx {
     link: Arc<VirtualLink>,
     idx: usize,
     replay: Replay,
+    coming: Coming<Replay>,
     pace: Option<Pace>,
+}
+
+impl SourceRx {
+    /// Begins with what has been loaded.
+    #[cold]
+    fn look_for_frames(&mut self) {
+        if let Some(replay) = self.coming.take() {
+            self.replay = replay;
+        }
+    }
 }
 
 impl RxQueue for SourceRx {
@@ -208,6 +283,9 @@ impl RxQueue for SourceRx {
             Some(pace) => pace.due(Instant::now()),
         };
         let Moved { packets, bytes } = self.replay.rx(cache, batch, max);
+        if packets == 0 {
+            self.look_for_frames();
+        }
         if let Some(pace) = &mut self.pace {
             pace.took(packets);
         }
@@ -224,7 +302,12 @@ impl RxQueue for SourceRx {
 
     fn arm(&mut self) -> bool {
         self.link.rx[self.idx].event.clear();
+        // It may have come before the event was cleared.
+        self.look_for_frames();
         if self.replay.is_done() {
+            if let (true, Some(pace)) = (self.coming.is_awaited(), &self.pace) {
+                pace.timer.set_after(LOOK_AGAIN_NS);
+            }
             return true;
         }
         match &mut self.pace {
@@ -286,8 +369,9 @@ impl TxQueue for SinkTx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PortMemory;
     use base::PortNo;
-    use packet::{Pool, PoolConfig};
+    use packet::{LinkState, Pool, PoolConfig};
 
     fn open(spec: &PortSpec) -> (NullPort, PoolCache) {
         let pool = Pool::new(PoolConfig { chunks: 128, chunk_bytes: 2048, huge_pages: false }).unwrap();
@@ -332,6 +416,57 @@ mod tests {
         assert_eq!(sources, [[0, 2, 0], [1, 3, 1]]);
         let received = 2 * packet::BURST as u64;
         assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (received, received * 60));
+    }
+
+    #[test]
+    fn many_frames_are_loaded_while_the_link_is_down_and_their_memory_is_given_back() {
+        let memory = PortMemory::new(32 << 20);
+        let many = spec().with("size", "60").with("flows", "200000").with("n_rxq", "2");
+        let many = PortSpec { memory: memory.clone(), loads_in_background: true, ..many };
+        for rate in [None, Some("1000000000")] {
+            let many = rate.into_iter().fold(many.clone(), |spec, rate| spec.with("rate", rate));
+            let (mut port, mut cache) = open(&many);
+            assert_eq!(memory.used(), 200_000 * 64 + 2 * 32);
+            let mut queues = port.take_rx_queues();
+            let start = Instant::now();
+            for rx in &mut queues {
+                let mut batch = Batch::new();
+                while batch.is_empty() {
+                    assert!(start.elapsed() < Duration::from_secs(60));
+                    if rx.arm() {
+                        let fd = rx.wait_fd().unwrap();
+                        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                        // SAFETY: one initialised pollfd that outlives the call.
+                        unsafe { libc::poll(&mut poll, 1, 60_000) };
+                    }
+                    rx.rx_burst(&mut cache, &mut batch);
+                }
+                cache.free_all(&mut batch);
+            }
+            while port.status().link != LinkState::Up {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                std::thread::yield_now();
+            }
+            drop((port, queues));
+            while memory.used() > 0 {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_other_ports_have_taken_is_refused() {
+        let memory = PortMemory::new(1 << 20);
+        let spec = PortSpec { memory: memory.clone(), ..spec().with("size", "60") };
+        let error = |spec: &PortSpec| NullPort::open(spec).err().unwrap().to_string();
+        let first = NullPort::open(&spec.clone().with("flows", "8192")).unwrap();
+        let why = "1 MB of memory is needed, but only 0 MB of the 1 MB for all ports are left";
+        assert_eq!(error(&spec.clone().with("flows", "10000")), format!("option flows=10000: {why}"));
+        assert!(error(&spec.clone().with("n_rxq", "3")).starts_with("option size=60: "));
+        drop(first);
+        NullPort::open(&spec.with("n_rxq", "3")).unwrap();
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]

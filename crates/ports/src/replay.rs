@@ -10,13 +10,69 @@
 //!
 //! Threads: a [`Replay`] belongs to one receive queue.
 
+use crate::port_memory::Reserved;
 use base::PortNo;
 use base::region::prefetch_at;
 use packet::{Batch, LINE_BYTES, Line, PoolCache};
+use std::sync::Arc;
 
-/// A list that repeats is laid out until it has at least this many frames, or takes this many lines (64 MB).
+/// A list that repeats is laid out until it has at least this many frames, or the lists of all queues take
+/// this many lines (64 MB).
 const FRAMES_MIN: usize = 4096;
 const LINES_MAX: usize = 1 << 20;
+
+/// How the frames of a queue are laid out, and so how much memory they take.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// The list starts again at its end; otherwise it is replayed once.
+    repeats: bool,
+    /// Lines that a list may take that is shorter than [`FRAMES_MIN`].
+    lines_max: usize,
+    frames: usize,
+    lines: usize,
+    runs: usize,
+    last_len: usize,
+}
+
+impl Layout {
+    /// Without frames, for one of `queues` queues.
+    pub(crate) fn new(repeats: bool, queues: usize) -> Layout {
+        Layout { repeats, lines_max: LINES_MAX / queues, frames: 0, lines: 0, runs: 0, last_len: 0 }
+    }
+
+    /// Has that many more frames of that length.
+    pub(crate) fn add(&mut self, frames: usize, len: usize) {
+        if frames > 0 && (self.frames == 0 || self.last_len != len) {
+            self.runs += 1;
+            self.last_len = len;
+        }
+        self.frames += frames;
+        self.lines += frames * lines_of(len);
+    }
+
+    /// How many it has, each once.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// How often the list is stored.
+    fn times(&self) -> usize {
+        match self.repeats && self.frames > 0 {
+            true => FRAMES_MIN.div_ceil(self.frames).min(self.lines_max / self.lines).max(1),
+            false => 1,
+        }
+    }
+
+    /// Runs of all times; at each end another begins, unless all frames have one length.
+    fn all_runs(&self) -> usize {
+        if self.runs > 1 { self.runs * self.times() } else { self.runs }
+    }
+
+    /// The memory that the frames take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines * self.times() * LINE_BYTES + self.all_runs() * size_of::<Run>()
+    }
+}
 
 /// Consecutive frames of one length.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +84,7 @@ struct Run {
 }
 
 /// Frames in order, and the position of the next.
+#[derive(Default)]
 pub(crate) struct Replay {
     lines: Vec<Line>,
     runs: Vec<Run>,
@@ -35,6 +92,7 @@ pub(crate) struct Replay {
     frame: usize,
     repeats: bool,
     in_port: PortNo,
+    _memory: Option<Arc<Reserved>>,
 }
 
 /// What [`Replay::rx`] moved.
@@ -45,47 +103,48 @@ pub(crate) struct Moved {
 }
 
 impl Replay {
-    /// Lays out `frames`. With `repeats` the list starts again at its end; otherwise it is replayed once.
-    pub(crate) fn new<'a>(
-        frames: impl Iterator<Item = &'a [u8]> + Clone,
-        repeats: bool,
-        in_port: PortNo,
-    ) -> Replay {
-        let count = frames.clone().count();
-        let lines_needed: usize = frames.clone().map(lines_of).sum();
-        let times = match repeats && count > 0 {
-            true => FRAMES_MIN.div_ceil(count).min(LINES_MAX / lines_needed).max(1),
-            false => 1,
-        };
-        let mut replay = Replay {
-            lines: huge_page_vec(lines_needed * times),
-            runs: Vec::new(),
-            run: 0,
-            frame: 0,
-            repeats,
+    /// With room for the frames of `layout`, for which [`Layout::bytes`] of `memory` are reserved.
+    pub(crate) fn new(layout: &Layout, in_port: PortNo, memory: Arc<Reserved>) -> Replay {
+        Replay {
+            lines: huge_page_vec(layout.lines * layout.times()),
+            runs: Vec::with_capacity(layout.all_runs()),
+            repeats: layout.repeats,
             in_port,
-        };
-        for _ in 0..times {
-            for frame in frames.clone() {
-                replay.push(frame);
-            }
+            _memory: Some(memory),
+            ..Replay::default()
         }
-        replay
     }
 
-    fn push(&mut self, frame: &[u8]) {
+    /// Appends the next frame of the list.
+    pub(crate) fn push(&mut self, frame: &[u8]) {
         let first_line = self.lines.len();
-        let lines_each = lines_of(frame);
+        let lines_each = lines_of(frame.len());
         for i in 0..lines_each {
             let piece = &frame[(i * LINE_BYTES).min(frame.len())..((i + 1) * LINE_BYTES).min(frame.len())];
             let mut line = Line([0; LINE_BYTES]);
             line.0[..piece.len()].copy_from_slice(piece);
             self.lines.push(line);
         }
+        self.push_run(Run { first_line, frames: 1, lines_each, len: frame.len() });
+    }
+
+    fn push_run(&mut self, run: Run) {
         match self.runs.last_mut() {
-            Some(run) if run.len == frame.len() => run.frames += 1,
-            _ => self.runs.push(Run { first_line, frames: 1, lines_each, len: frame.len() }),
+            Some(last) if last.len == run.len => last.frames += run.frames,
+            _ => self.runs.push(run),
         }
+    }
+
+    /// Stores the list, which is complete now, as often as `layout` says.
+    pub(crate) fn finish(mut self, layout: &Layout) -> Replay {
+        let (lines, runs) = (self.lines.len(), self.runs.clone());
+        for _ in 1..layout.times() {
+            let first_line = self.lines.len();
+            self.lines.extend_from_within(..lines);
+            runs.iter()
+                .for_each(|run| self.push_run(Run { first_line: first_line + run.first_line, ..*run }));
+        }
+        self
     }
 
     /// Whether the replay has ended.
@@ -138,8 +197,8 @@ impl Replay {
     }
 }
 
-fn lines_of(frame: &[u8]) -> usize {
-    frame.len().div_ceil(LINE_BYTES).max(1)
+fn lines_of(len: usize) -> usize {
+    len.div_ceil(LINE_BYTES).max(1)
 }
 
 fn fits_a_chunk(cache: &PoolCache, lines_each: usize) -> bool {
@@ -183,7 +242,21 @@ fn huge_page_vec(lines: usize) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port_memory::PortMemory;
     use packet::{Pool, PoolConfig};
+
+    fn replay<'a>(frames: impl Iterator<Item = &'a [u8]> + Clone, repeats: bool) -> Replay {
+        let mut layout = Layout::new(repeats, 1);
+        frames.clone().for_each(|frame| layout.add(1, frame.len()));
+        let memory = PortMemory::default();
+        let mut replay = Replay::new(&layout, PortNo(1), Arc::new(memory.reserve(layout.bytes()).unwrap()));
+        let room = (replay.lines.capacity(), replay.runs.capacity());
+        frames.for_each(|frame| replay.push(frame));
+        let replay = replay.finish(&layout);
+        assert_eq!((replay.lines.capacity(), replay.runs.capacity()), room, "more than was reserved");
+        assert_eq!(memory.used(), replay.lines.len() * LINE_BYTES + room.1 * size_of::<Run>());
+        replay
+    }
 
     fn take(replay: &mut Replay, cache: &mut PoolCache, max: usize) -> Vec<Vec<u8>> {
         let mut batch = Batch::new();
@@ -203,7 +276,7 @@ mod tests {
             .map(|n| (0..n).map(|i| (i + n) as u8).collect())
             .into();
         for repeats in [false, true] {
-            let mut replay = Replay::new(frames.iter().map(Vec::as_slice), repeats, PortNo(1));
+            let mut replay = replay(frames.iter().map(Vec::as_slice), repeats);
             let mut seen = Vec::new();
             for max in [1, 3, 32, 32] {
                 seen.extend(take(&mut replay, &mut cache, max));
@@ -220,7 +293,7 @@ mod tests {
         let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let mut cache = pool.cache();
         let frames: Vec<[u8; 60]> = (0..40u8).map(|i| [i; 60]).collect();
-        let mut replay = Replay::new(frames.iter().map(|f| &f[..]), false, PortNo(1));
+        let mut replay = replay(frames.iter().map(|f| &f[..]), false);
         let held: Vec<_> = (0..20).map(|_| cache.alloc().unwrap()).collect();
         let mut seen = take(&mut replay, &mut cache, 32);
         assert_eq!(seen.len(), 12);
@@ -233,13 +306,13 @@ mod tests {
     fn few_long_frames_take_a_bounded_share_of_memory() {
         let (long, short) = (vec![0; 262_144], vec![0; 60]);
         for (frames, lines) in [(vec![&long[..]], LINES_MAX), (vec![&short[..]], FRAMES_MIN)] {
-            let replay = Replay::new(frames.iter().copied(), true, PortNo(1));
+            let replay = replay(frames.iter().copied(), true);
             assert_eq!(replay.lines.len(), lines, "{} bytes", frames[0].len());
         }
     }
 
     #[test]
     fn an_empty_list_is_done_at_once() {
-        assert!(Replay::new(std::iter::empty(), true, PortNo(1)).is_done());
+        assert!(replay(std::iter::empty(), true).is_done());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::files::FileDirs;
 use crate::options::{N_RXQ, OptionRow, option_names};
+use crate::port_memory::PortMemory;
 use base::{PortNo, suggest};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,11 @@ pub struct PortSpec {
     pub owner: Option<String>,
     /// Directories with files that options may name; none by default.
     pub files: FileDirs,
+    /// The memory that its options may take, which it shares with other ports; by default its own.
+    pub memory: PortMemory,
+    /// If many frames must be brought into memory, [`crate::open`] does not wait for it: the link is down
+    /// until they are there. False by default, as programs that measure need it.
+    pub loads_in_background: bool,
     /// Each worker spreads flows over all transmit queues, in place of sending by one. Guests' ports, taps
     /// and dummies do.
     pub spreads_flows: bool,
@@ -52,6 +58,8 @@ impl PortSpec {
             mac: None,
             owner: None,
             files: FileDirs::default(),
+            memory: PortMemory::default(),
+            loads_in_background: false,
             spreads_flows: false,
             retries_busy: false,
         }

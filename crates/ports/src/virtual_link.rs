@@ -17,6 +17,8 @@ const ETHERNET_HEADER: usize = 14;
 pub(crate) struct VirtualLink {
     mac: Mutex<[u8; 6]>,
     up: AtomicBool,
+    /// What the port will replay is not in memory yet, or could not be loaded.
+    is_loading: AtomicBool,
     mtu: AtomicU32,
     pub error: Mutex<Option<String>>,
     pub rx: Vec<RxSide>,
@@ -49,6 +51,7 @@ impl VirtualLink {
         Ok(Arc::new(VirtualLink {
             mac: Mutex::new(spec.mac.unwrap_or_else(|| local_mac(&spec.name))),
             up: AtomicBool::new(true),
+            is_loading: AtomicBool::new(false),
             mtu: AtomicU32::new(spec.mtu.unwrap_or(mtu_default)),
             error: Mutex::default(),
             rx,
@@ -63,6 +66,11 @@ impl VirtualLink {
 
     pub(crate) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(crate) fn set_loading(&self, is_loading: bool) {
+        self.is_loading.store(is_loading, Ordering::Release);
         self.wake_all();
     }
 
@@ -114,8 +122,9 @@ impl VirtualLink {
 
     pub(crate) fn status(&self, details: Vec<(String, String)>) -> PortStatus {
         let up = self.is_up();
+        let is_loading = self.is_loading.load(Ordering::Acquire);
         PortStatus {
-            link: if up { LinkState::Up } else { LinkState::Down },
+            link: if up && !is_loading { LinkState::Up } else { LinkState::Down },
             admin_up: up,
             mac: *self.mac.lock().expect("no panic while held"),
             mtu: self.mtu(),

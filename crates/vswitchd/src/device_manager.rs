@@ -17,7 +17,7 @@ use base::{OfPort, PortNo};
 use datapath::{Datapath, Pipeline, Removal};
 use packet::{Pool, Port};
 use ports::files::FileDirs;
-use ports::{Blocker, PortError, Wait};
+use ports::{Blocker, PortError, PortMemory, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
@@ -43,6 +43,8 @@ pub(crate) struct DeviceManager {
     files: FileDirs,
     /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
     dummy_files: Option<FileDirs>,
+    /// The memory that options of all ports may take together.
+    memory: PortMemory,
     /// Ports that were taken out and will return, by their interfaces' names.
     pub(crate) returning: BTreeMap<String, Returning>,
     /// A plan may have more ports to add than the last.
@@ -107,6 +109,7 @@ impl DeviceManager {
             owner: None,
             files: config.datapath.files.clone(),
             dummy_files: dummy_files(config),
+            memory: PortMemory::default(),
             returning: BTreeMap::new(),
             behind_mtu: BTreeMap::new(),
             may_come: Rc::new(Notify::new()),
@@ -135,6 +138,12 @@ impl DeviceManager {
     #[cfg(test)]
     pub fn set_files(&mut self, files: FileDirs) {
         self.files = files;
+    }
+
+    /// Allows options of ports that are opened from now on to take other memory.
+    #[cfg(test)]
+    pub fn set_memory(&mut self, memory: PortMemory) {
+        self.memory = memory;
     }
 
     /// The number of devices being released, whatever they wait for.
@@ -322,7 +331,11 @@ impl DeviceManager {
 
     /// A driver's part of an interface.
     fn spec(&self, interface: &Interface, port_no: PortNo) -> ports::PortSpec {
-        spec(interface, port_no, &self.files, self.dummy_files.as_ref())
+        ports::PortSpec {
+            memory: self.memory.clone(),
+            loads_in_background: true,
+            ..spec(interface, port_no, &self.files, self.dummy_files.as_ref())
+        }
     }
 }
 

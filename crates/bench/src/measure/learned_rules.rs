@@ -93,6 +93,14 @@ fn crosspoint(dir: &Path, capture: &Path) -> Result<Daemon, String> {
     let args = [&files, "--port", sink, "--port", &source, "--rx-burst", &burst];
     let daemon = Daemon::crosspoint(None, &args)?;
     conditions::note("crosspoint", daemon.process.id(), BURST);
+    // It runs before all frames are in memory.
+    let start = Instant::now();
+    while daemon.ofctl(&["dump-ports", "br0", "p1"])?.contains("rx pkts=0,") {
+        if start.elapsed() > TIME {
+            return Err(format!("{} is not replayed", capture.display()));
+        }
+        std::thread::sleep(LOOK);
+    }
     Ok(daemon)
 }
 

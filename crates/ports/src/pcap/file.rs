@@ -16,7 +16,8 @@ const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_PCAPNG: u32 = 0x0a0d_0d0a;
 const LINK_TYPE_ETHERNET: u32 = 1;
-const FILE_HEADER_LEN: usize = 24;
+/// Bytes of a capture's header.
+pub const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 /// No frame is longer: the snapshot length that capture programs use for "all of it".
 const FRAME_LEN_MAX: usize = 262_144;
@@ -32,42 +33,74 @@ pub struct Record<'a> {
 
 /// Reads a whole capture. The error names the record (from 1) and its offset in the file.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Record<'_>>, String> {
-    let header = bytes.get(..FILE_HEADER_LEN).ok_or("shorter than the header of a capture file")?;
-    let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
-    let big_endian = match u32::from_le_bytes(word(0)) {
-        MAGIC_MICROSECONDS | MAGIC_NANOSECONDS => false,
-        MAGIC_PCAPNG => return Err("pcapng, not classic pcap: convert it (editcap -F pcap)".into()),
-        _ => true,
-    };
-    let read = |b: [u8; 4]| if big_endian { u32::from_be_bytes(b) } else { u32::from_le_bytes(b) };
-    let fraction_ns = match read(word(0)) {
-        MAGIC_MICROSECONDS => 1000,
-        MAGIC_NANOSECONDS => 1,
-        magic => return Err(format!("not a capture file (magic number {magic:08x})")),
-    };
-    // The upper bits say how long the frame check sequence is.
-    let link_type = read(word(20)) & 0xffff;
-    if link_type != LINK_TYPE_ETHERNET {
-        return Err(format!("link type {link_type}, and only Ethernet (1) can be replayed"));
+    Records::new(bytes)?.collect()
+}
+
+/// The frames of a capture, up to the first that is not one.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    number: usize,
+    is_big_endian: bool,
+    fraction_ns: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Of a whole capture. The error is that of the file's header.
+    pub fn new(bytes: &'a [u8]) -> Result<Records<'a>, String> {
+        let header = bytes.get(..FILE_HEADER_LEN).ok_or("shorter than the header of a capture file")?;
+        let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
+        let is_big_endian = match u32::from_le_bytes(word(0)) {
+            MAGIC_MICROSECONDS | MAGIC_NANOSECONDS => false,
+            MAGIC_PCAPNG => return Err("pcapng, not classic pcap: convert it (editcap -F pcap)".into()),
+            _ => true,
+        };
+        let mut records = Records { bytes, at: FILE_HEADER_LEN, number: 0, is_big_endian, fraction_ns: 1 };
+        records.fraction_ns = match records.word(word(0)) {
+            MAGIC_MICROSECONDS => 1000,
+            MAGIC_NANOSECONDS => 1,
+            magic => return Err(format!("not a capture file (magic number {magic:08x})")),
+        };
+        // The upper bits say how long the frame check sequence is.
+        let link_type = records.word(word(20)) & 0xffff;
+        if link_type != LINK_TYPE_ETHERNET {
+            return Err(format!("link type {link_type}, and only Ethernet (1) can be replayed"));
+        }
+        Ok(records)
     }
-    let mut records = Vec::new();
-    let mut at = FILE_HEADER_LEN;
-    while at < bytes.len() {
-        let place = || format!("record {} at byte {at}", records.len() + 1);
-        let (head, rest) = bytes[at..]
+
+    fn word(&self, bytes: [u8; 4]) -> u32 {
+        if self.is_big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, String> {
+        let at = self.at;
+        // After an error there is nothing more.
+        self.at = self.bytes.len();
+        self.number += 1;
+        let place = || format!("record {} at byte {at}", self.number);
+        let (head, rest) = self.bytes[at..]
             .split_first_chunk::<RECORD_HEADER_LEN>()
             .ok_or_else(|| format!("{}: its header is cut off", place()))?;
-        let word = |at: usize| read([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word = |at: usize| self.word([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let len = word(8) as usize;
         if len > FRAME_LEN_MAX {
             return Err(format!("{}: {len} bytes, but a frame has at most {FRAME_LEN_MAX}", place()));
         }
         let frame = rest.get(..len).ok_or_else(|| format!("{}: cut off", place()))?;
-        let time_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * fraction_ns;
-        records.push(Record { time_ns, frame });
-        at += RECORD_HEADER_LEN + len;
+        let time_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * self.fraction_ns;
+        self.at = at + RECORD_HEADER_LEN + len;
+        Ok(Record { time_ns, frame })
     }
-    Ok(records)
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.at < self.bytes.len()).then(|| self.record())
+    }
 }
 
 /// Writes a capture with nanosecond time stamps.

@@ -12,19 +12,24 @@
 //! the file's only user.
 
 pub mod file;
+mod load;
+mod schedule;
 
 use crate::driver::{Backing, DUMMY, Driver};
+use crate::loading::{self, Coming, LOOK_AGAIN_NS};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, port_on_link, refuse_unsendable, to_wire_frames};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
-use file::{Record, Writer};
+use file::{FILE_HEADER_LEN, Records, Writer};
+use load::{Settings, Source, load};
 use packet::{Batch, Packet, PoolCache, Port, PortStatus, RxOutcome, RxQueue, TxQueue};
+use schedule::Schedule;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Read};
 use std::os::fd::RawFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Captured frames reach the file at the latest after this long.
@@ -91,9 +96,13 @@ pub struct PcapPort {
     rx_queues: Vec<Box<dyn RxQueue>>,
     /// Until the transmit queue is taken.
     capture: Option<Capture>,
-    details: Vec<(String, String)>,
     /// Held, so that no port writes what this one replays.
-    _rx_file: Option<File>,
+    _rx_file: Option<Arc<File>>,
+    /// As options name them.
+    rx_path: Option<String>,
+    tx_path: Option<String>,
+    /// Known once the file has been read.
+    rx_frames: Arc<OnceLock<usize>>,
 }
 
 /// The file that sent frames go to. After an error it is `None`, and what is sent counts as an error.
@@ -111,94 +120,63 @@ impl PcapPort {
     /// * `timed`: keep the capture's intervals between frames (`false`: as fast as it is polled).
     /// * `tx_file`: the capture to write, replacing what is there.
     pub fn open(spec: &PortSpec) -> Result<PcapPort, PortError> {
-        let hold = |path| spec.files.hold(path).map_err(|why| spec.bad("rx_file", why));
-        let rx_file = spec.option("rx_file").map(hold).transpose()?;
-        let Settings { queues, repeats, timed, bytes } = settings(spec)?;
-        let records = records(spec, &bytes)?;
-        let mut details = Vec::new();
-        if let Some(path) = spec.option("rx_file") {
-            details.push(("rx_file".into(), path.into()));
-            details.push(("rx_frames".into(), records.len().to_string()));
-        }
-        let link = VirtualLink::new(spec, queues, 65535)?;
+        let settings = settings(spec)?;
+        let link = VirtualLink::new(spec, settings.queues, 65535)?;
+        let bad = |why| spec.bad("rx_file", why);
+        let hold = |path: &str| spec.files.hold(path).map_err(bad);
+        let (rx_file, len) = spec.option("rx_file").map(hold).transpose()?.unzip();
+        let (rx_file, len) = (rx_file.map(Arc::new), len.unwrap_or(0));
+        let path = |option| spec.option(option).map(String::from);
+        let (rx_path, tx_path) = (path("rx_file"), path("tx_file"));
+        let rx_frames = Arc::<OnceLock<usize>>::default();
+
+        let reserved = spec.memory.reserve(len).map_err(bad)?;
+        let (file, path, frames) = (rx_file.clone(), rx_path.clone().unwrap_or_default(), rx_frames.clone());
+        let (port_no, memory) = (spec.port_no, spec.memory.clone());
+        let load = move || {
+            let _until_read = reserved;
+            let Some(file) = file else {
+                return Ok((0..settings.queues).map(|_| Source::default()).collect());
+            };
+            let loaded = load(&file, len, settings, port_no, &memory);
+            let (sources, count) = loaded.map_err(|why| PortError::File { path, why })?;
+            frames.set(count).expect("it is read once");
+            Ok(sources)
+        };
         let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
-        for idx in 0..queues {
-            let mut own: Vec<Record> =
-                records.iter().filter(|r| queue_of(r.frame, queues) == idx).copied().collect();
-            if timed {
-                own.sort_by_key(|r| r.time_ns); // Stable. A merged capture may not be in order.
-            }
-            let replay = Replay::new(own.iter().map(|r| r.frame), repeats, spec.port_no);
-            let schedule = timed.then(|| Schedule::new(&own, &records, repeats)).transpose()?;
-            rx_queues.push(match schedule {
-                Some(schedule) => Box::new(TimedRx { link: link.clone(), idx, replay, schedule }),
-                None => Box::new(FastRx { link: link.clone(), idx, replay }),
+        for (idx, mut coming) in loading::load(spec, &link, len, load)?.into_iter().enumerate() {
+            let (link, Source { replay, schedule }) = (link.clone(), coming.take().unwrap_or_default());
+            rx_queues.push(match settings.timed {
+                true => Box::new(TimedRx { link, idx, replay, schedule, coming, timer: Timer::new()? }),
+                false => Box::new(FastRx { link, idx, replay, coming }),
             });
         }
-        let capture = spec.option("tx_file").map(|path| Capture::create(spec, path)).transpose()?;
-        if let Some(path) = spec.option("tx_file") {
-            details.push(("tx_file".into(), path.into()));
-        }
-        Ok(PcapPort { link, rx_queues, capture, details, _rx_file: rx_file })
+        let capture = tx_path.as_deref().map(|path| Capture::create(spec, path)).transpose()?;
+        Ok(PcapPort { link, rx_queues, capture, _rx_file: rx_file, rx_path, tx_path, rx_frames })
     }
 }
 
-/// The effective settings, and the contents of the file that they name.
-#[derive(PartialEq, Eq)]
-pub(crate) struct Settings {
-    queues: usize,
-    repeats: bool,
-    timed: bool,
-    bytes: Vec<u8>,
-}
-
-/// See [`crate::check`]. The file to be written is left alone: it may be the one that the port writes now.
+/// See [`crate::check`]. Of the file to be replayed only the header is read. The file to be written is left
+/// alone: it may be the one that the port writes now.
 fn check(spec: &PortSpec) -> Result<(), PortError> {
-    let settings = settings(spec)?;
-    records(spec, &settings.bytes).map(drop)
+    settings(spec)?;
+    let Some(path) = spec.option("rx_file") else { return Ok(()) };
+    let (file, _) = spec.files.read(path).map_err(|why| spec.bad("rx_file", why))?;
+    let mut header = Vec::new();
+    let read = file.take(FILE_HEADER_LEN as u64).read_to_end(&mut header);
+    let found = read.map_err(|e| base::os_text(&e)).and_then(|_| Records::new(&header).map(drop));
+    found.map_err(|why| PortError::File { path: path.into(), why })
 }
 
-/// Everything that the options determine.
-fn effect(spec: &PortSpec) -> Result<(Settings, Option<String>), PortError> {
-    Ok((settings(spec)?, spec.option("tx_file").map(str::to_string)))
+/// Everything that the options determine. Files are compared by name, since both would be looked up now.
+fn effect(spec: &PortSpec) -> Result<(Settings, [Option<String>; 2]), PortError> {
+    Ok((settings(spec)?, ["rx_file", "tx_file"].map(|option| spec.option(option).map(String::from))))
 }
 
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
-    let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
-    let bytes = match spec.option("rx_file") {
-        Some(path) => spec.files.read(path).map_err(|why| spec.bad("rx_file", why))?,
-        None => Vec::new(),
-    };
-    Ok(Settings { queues, repeats, timed, bytes })
-}
-
-/// The frames in the bytes of `rx_file`.
-fn records<'a>(spec: &PortSpec, bytes: &'a [u8]) -> Result<Vec<Record<'a>>, PortError> {
-    match spec.option("rx_file") {
-        Some(path) => file::parse(bytes).map_err(|why| PortError::File { path: path.into(), why }),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// The queue for a frame: a sum over its addresses and ports, or MAC addresses if it is not IPv4.
-fn queue_of(frame: &[u8], queues: usize) -> usize {
-    let fields: &[u8] = match frame {
-        // IPv4 without options: protocol, addresses, and ports if it is no fragment.
-        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, 0x45, _, _, _, _, _, flags, offset, ..]
-            if frame.len() >= 38 =>
-        {
-            if flags & 0x3f == 0 && *offset == 0 {
-                &frame[26..38]
-            } else {
-                &frame[26..34]
-            }
-        }
-        _ => &frame[..frame.len().min(12)],
-    };
-    let sum = fields.iter().fold(0u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    ((sum >> 32) % queues as u64) as usize
+    Ok(Settings { queues, repeats: spec.flag("loop", true)?, timed: spec.flag("timed", false)? })
 }
 
 impl Capture {
@@ -245,7 +223,11 @@ impl Port for PcapPort {
     }
 
     fn status(&self) -> PortStatus {
-        self.link.status(self.details.clone())
+        let frames = self.rx_frames.get().map(usize::to_string);
+        let details =
+            [("rx_file", self.rx_path.clone()), ("rx_frames", frames), ("tx_file", self.tx_path.clone())];
+        let known = |(key, value): (&str, Option<String>)| Some((key.to_string(), value?));
+        self.link.status(details.into_iter().filter_map(known).collect())
     }
 
     port_on_link!(link);
@@ -256,6 +238,17 @@ struct FastRx {
     link: Arc<VirtualLink>,
     idx: usize,
     replay: Replay,
+    coming: Coming<Source>,
+}
+
+impl FastRx {
+    /// Begins with what has been loaded.
+    #[cold]
+    fn look_for_frames(&mut self) {
+        if let Some(source) = self.coming.take() {
+            self.replay = source.replay;
+        }
+    }
 }
 
 impl RxQueue for FastRx {
@@ -263,6 +256,9 @@ impl RxQueue for FastRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         if self.link.is_up() {
             let Moved { packets, bytes } = self.replay.rx(cache, batch, usize::MAX);
+            if packets == 0 {
+                self.look_for_frames();
+            }
             self.link.rx[self.idx].stats.passed(packets, bytes);
         }
         RxOutcome::Ok
@@ -274,6 +270,8 @@ impl RxQueue for FastRx {
 
     fn arm(&mut self) -> bool {
         self.link.rx[self.idx].event.clear();
+        // They may have come before the event was cleared.
+        self.look_for_frames();
         self.replay.is_done() || !self.link.is_up()
     }
 }
@@ -284,83 +282,17 @@ struct TimedRx {
     idx: usize,
     replay: Replay,
     schedule: Schedule,
-}
-
-/// The time of each frame, relative to the first frame of the whole file.
-struct Schedule {
-    times_ns: Vec<u64>,
-    /// Length of one round; `None` to end after the first.
-    period_ns: Option<u64>,
-    next: Turn,
-    start: Option<Instant>,
+    coming: Coming<Source>,
     timer: Timer,
-}
-
-/// A frame, and when its round began.
-#[derive(Clone, Copy, Default)]
-struct Turn {
-    frame: usize,
-    round_ns: u64,
-}
-
-impl Schedule {
-    /// For frames in the order of their times.
-    fn new(own: &[Record], all: &[Record], repeats: bool) -> Result<Schedule, PortError> {
-        let first_ns = all.iter().map(|r| r.time_ns).min().unwrap_or(0);
-        let span_ns = all.iter().map(|r| r.time_ns).max().unwrap_or(0) - first_ns;
-        // After the last frame the mean interval passes before the first comes again.
-        let gap_ns = if all.len() > 1 { span_ns / (all.len() as u64 - 1) } else { 1_000_000_000 };
-        Ok(Schedule {
-            times_ns: own.iter().map(|r| r.time_ns - first_ns).collect(),
-            period_ns: repeats.then_some((span_ns + gap_ns).max(1)),
-            next: Turn::default(),
-            start: None,
-            timer: Timer::new()?,
-        })
-    }
-
-    fn now_ns(&mut self, now: Instant) -> u64 {
-        now.duration_since(*self.start.get_or_insert(now)).as_nanos() as u64
-    }
-
-    /// When a frame is due. `None` after the last one.
-    fn time_of(&self, turn: Turn) -> Option<u64> {
-        Some(turn.round_ns + self.times_ns.get(turn.frame)?)
-    }
-
-    fn after(&self, turn: Turn) -> Turn {
-        match self.period_ns {
-            Some(period_ns) if turn.frame + 1 == self.times_ns.len() => {
-                Turn { frame: 0, round_ns: turn.round_ns + period_ns }
-            }
-            _ => Turn { frame: turn.frame + 1, ..turn },
-        }
-    }
-
-    /// How many frames are due, up to `max`.
-    fn due(&mut self, now: Instant, max: usize) -> usize {
-        let now_ns = self.now_ns(now);
-        let turns = std::iter::successors(Some(self.next), |turn| Some(self.after(*turn)));
-        turns.take(max).take_while(|turn| self.time_of(*turn).is_some_and(|ns| ns <= now_ns)).count()
-    }
-
-    fn advance(&mut self, frames: u64) {
-        for _ in 0..frames {
-            self.next = self.after(self.next);
-        }
-    }
-
-    /// Nanoseconds until the next frame is due, 0 if it is due, `None` if there is none.
-    fn due_in(&mut self, now: Instant) -> Option<u64> {
-        let now_ns = self.now_ns(now);
-        Some(self.time_of(self.next)?.saturating_sub(now_ns))
-    }
 }
 
 impl RxQueue for TimedRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         if !self.link.is_up() {
             return RxOutcome::Ok;
+        }
+        if let Some(source) = self.coming.take() {
+            (self.replay, self.schedule) = (source.replay, source.schedule);
         }
         let due = self.schedule.due(Instant::now(), batch.remaining_capacity());
         let Moved { packets, bytes } = self.replay.rx(cache, batch, due);
@@ -370,16 +302,16 @@ impl RxQueue for TimedRx {
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.schedule.timer.fd())
+        Some(self.timer.fd())
     }
 
     fn arm(&mut self) -> bool {
         match self.schedule.due_in(Instant::now()) {
-            None => self.schedule.timer.clear(),
-            // While the port is down it looks again every 10 ms.
-            Some(_) if !self.link.is_up() => self.schedule.timer.set_after(10_000_000),
+            None if !self.coming.is_awaited() => self.timer.clear(),
+            _ if !self.link.is_up() => self.timer.set_after(LOOK_AGAIN_NS),
+            None => self.timer.set_after(LOOK_AGAIN_NS),
             Some(0) => return false,
-            Some(ns) => self.schedule.timer.set_after(ns),
+            Some(ns) => self.timer.set_after(ns),
         }
         true
     }
@@ -444,6 +376,7 @@ impl TxQueue for PcapTx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PortMemory;
     use crate::null::udp_frame;
     use base::PortNo;
     use packet::{BURST, Pool, PoolConfig};
@@ -543,28 +476,102 @@ mod tests {
         assert_eq!(all.len(), 60);
     }
 
-    #[test]
-    fn timed_frames_come_in_their_time_and_again_in_the_next_round() {
-        let dir = tempfile::tempdir().unwrap();
-        let bytes = std::fs::read(capture_file(&dir, 3, 1000)).unwrap();
-        let records = file::parse(&bytes).unwrap();
-        let mut schedule = Schedule::new(&records, &records, true).unwrap();
-        let start = Instant::now();
-        let mut seen = Vec::new();
-        for ns in 0..6001 {
-            while schedule.due_in(start + Duration::from_nanos(ns)) == Some(0) {
-                seen.push(ns);
-                schedule.advance(1);
-            }
+    /// A port whose capture of 10 MB a thread loads, and its memory.
+    fn large(dir: &tempfile::TempDir, end: usize) -> (PortSpec, PortMemory) {
+        let path = dir.path().join("large.pcap");
+        let file = File::create(&path).unwrap();
+        let mut writer = Writer::new(BufWriter::new(&file)).unwrap();
+        for n in 0..5_000u32 {
+            let frame = [n as u8; 2_000];
+            writer.write(u64::from(5_000 - n), std::iter::once(&frame[..])).unwrap();
         }
-        assert_eq!(seen, [0, 1000, 2000, 3000, 4000, 5000, 6000]);
-        let late = start + Duration::from_nanos(9_500);
-        assert_eq!((schedule.due(late, 2), schedule.due(late, 9)), (2, 3), "two rounds at once");
-        let mut once = Schedule::new(&records, &records, false).unwrap();
-        assert_eq!(once.due_in(start), Some(0));
-        assert_eq!(once.due(late, 9), 3);
-        once.advance(3);
-        assert_eq!((once.due_in(late), once.due(late, 9)), (None, 0));
+        writer.flush().unwrap();
+        file.set_len(file.metadata().unwrap().len() - end as u64).unwrap();
+        let memory = PortMemory::new(64 << 20);
+        let spec = spec_in(dir).with("rx_file", path.to_str().unwrap()).with("loop", "false");
+        (PortSpec { memory: memory.clone(), loads_in_background: true, ..spec }, memory)
+    }
+
+    #[test]
+    fn a_large_file_is_loaded_while_the_link_is_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let (spec, memory) = large(&dir, 0);
+        for timed in ["false", "true"] {
+            let mut port = PcapPort::open(&spec.clone().with("timed", timed)).unwrap();
+            let (mut rx, mut cache) = (port.take_rx_queues().remove(0), cache());
+            let start = Instant::now();
+            let mut first = Vec::new();
+            while first.is_empty() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                if rx.arm() {
+                    let fd = rx.wait_fd().unwrap();
+                    let mut poll_fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                    // SAFETY: one initialised pollfd that outlives the call.
+                    assert_eq!(unsafe { libc::poll(&mut poll_fd, 1, 60_000) }, 1);
+                }
+                first = poll(&mut *rx, &mut cache);
+            }
+            // With their timing, the last frame comes first.
+            let last = 4_999u32 as u8;
+            assert_eq!(first[0][0], if timed == "true" { last } else { 0 });
+            while port.status().link != packet::LinkState::Up {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                std::thread::yield_now();
+            }
+            let details = port.status().details;
+            assert!(details.contains(&("rx_frames".into(), "5000".into())), "{details:?}");
+            // The file is no longer in memory, the frames are.
+            let times = if timed == "true" { 5_000 * 8 } else { 0 };
+            assert_eq!(memory.used(), 5_000 * 32 * 64 + 32 + times);
+            drop((port, rx));
+            assert_eq!(memory.used(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_large_file_is_the_ports_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cut_off, memory) = large(&dir, 1);
+        let error = |spec: &PortSpec| {
+            let (port, start) = (PcapPort::open(spec).unwrap(), Instant::now());
+            while port.status().error.is_none() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                std::thread::yield_now();
+            }
+            assert_eq!(port.status().link, packet::LinkState::Down);
+            port.status().error.unwrap()
+        };
+        let path = cut_off.option("rx_file").unwrap();
+        assert_eq!(error(&cut_off), format!("{path}: record 5000 at byte 10078008: cut off"));
+        // The file alone fits, with its frames it does not.
+        let (whole, _) = large(&dir, 0);
+        let why = error(&PortSpec { memory: PortMemory::new(12 << 20), ..whole.clone() });
+        assert_eq!(
+            why,
+            format!("{path}: 10 MB of memory is needed, but only 2 MB of the 12 MB for all ports are left")
+        );
+        let refused = PcapPort::open(&PortSpec { memory: PortMemory::new(9 << 20), ..whole }).err().unwrap();
+        let why = "10 MB of memory is needed, but only 9 MB of the 9 MB for all ports are left";
+        assert_eq!(refused.to_string(), format!("option rx_file={path}: {why}"));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn options_are_checked_and_compared_without_the_files_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("in.pcap");
+        let mut writer = Writer::new(File::create(&path).unwrap()).unwrap();
+        writer.flush().unwrap();
+        // A hole of 1 GB, which would take seconds to read.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+        let port = spec_in(&dir).with("rx_file", "in.pcap");
+        let start = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(check(&port), Ok(()));
+            assert!(crate::have_same_effect(&port, &port.clone().with("loop", "true")));
+            assert!(!crate::have_same_effect(&port, &port.clone().with("rx_file", "other")));
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
     #[test]

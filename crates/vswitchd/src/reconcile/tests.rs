@@ -167,6 +167,30 @@ fn a_port_names_files_only_where_the_administrator_allowed_it_and_none_that_coul
 }
 
 #[test]
+fn a_port_whose_options_take_more_memory_than_ports_may_has_an_error_and_can_be_had_later() {
+    let mut v = vswitch();
+    v.devices.set_memory(ports::PortMemory::new(1 << 20));
+    let mut w = wanted(&[]);
+    let mut add = |name: &str, flows: &str| {
+        let mut port = Interface::new(name, "null");
+        let options = [("size", "60"), ("flows", flows)];
+        port.options = options.map(|(key, value)| (key.to_string(), value.to_string())).into();
+        w.bridges.get_mut("br0").unwrap().add(port);
+        w.clone()
+    };
+    let (first, second, third) = (add("p1", "8000"), add("p2", "10000"), add("p3", "99999999"));
+    assert_eq!(become_(&mut v, &first)["p1"].error, None);
+    let error = become_(&mut v, &second)["p2"].error.clone().unwrap();
+    let why =
+        "option flows=10000: 1 MB of memory is needed, but only 0 MB of the 1 MB for all ports are left";
+    assert_eq!(error, format!("p2: could not set configuration ({why})"));
+    assert!(become_(&mut v, &third)["p3"].error.as_ref().unwrap().contains("expected 1 to 4194304"));
+    let mut without = second.clone();
+    without.bridges.get_mut("br0").unwrap().ports.remove("p1");
+    testkit::lab::wait_for("the memory of the first", || become_(&mut v, &without)["p2"].error.is_none());
+}
+
+#[test]
 fn port_numbers_are_as_asked_then_as_before_then_the_next_unused() {
     let mut v = vswitch();
     let mut w = wanted(&["a", "b", "c", "d"]);
