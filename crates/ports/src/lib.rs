@@ -178,10 +178,13 @@ mod tests {
     #[test]
     fn options_that_together_would_take_too_much_memory_are_refused_before_anything_is_made() {
         let frames = "but the frames of a port may take only 2048 MB";
+        let rings = "but those of a port may take only 256 MB";
         for (kind, options, why) in [
             ("null", &[("size", "65535"), ("flows", "4194304")][..], frames),
             ("null", &[("size", "65535"), ("flows", "4194304"), ("n_rxq", "64")], frames),
             ("null", &[("size", "1518"), ("flows", "1400000")], frames),
+            ("system", &[("driver", "af_packet"), ("n_rxq", "64"), ("n_rxq_desc", "65536")], rings),
+            ("system", &[("driver", "af_packet"), ("n_rxq", "64"), ("n_rxq_desc", "2049")], rings),
         ] {
             let spec = options.iter().fold(PortSpec::new("p1", kind, PortNo(1)), |s, (k, v)| s.with(k, v));
             let error = check(&spec).unwrap_err().to_string();

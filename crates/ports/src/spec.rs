@@ -185,7 +185,7 @@ pub enum PortError {
         /// The same in words.
         why: String,
     },
-    /// The device or the kernel cannot do what was asked.
+    /// The device or the kernel cannot do what was asked, or ports have no memory left for it.
     Unsupported(String),
 }
 

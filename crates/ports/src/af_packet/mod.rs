@@ -23,6 +23,7 @@ use crate::af_xdp::device::{Device, OffloadsOff};
 use crate::af_xdp::sys;
 use crate::cut::CutFrames;
 use crate::options::{OptionRow, Values};
+use crate::port_memory::Reserved;
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
 use crate::wait::last_errno;
@@ -33,7 +34,7 @@ use ingress::{Ingress, block_ingress};
 use packet::{
     Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
 };
-use ring::{RxRing, Slot, VNET_LEN};
+use ring::{RxRing, Slot, VNET_LEN, ring_bytes};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 use transmit::PacketTx;
@@ -49,8 +50,13 @@ const TPACKET_V2: i32 = 1;
 const FANOUT_HASH: u32 = 0;
 const FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 const FANOUT_FLAG_UNIQUE_ID: u32 = 0x2000;
-/// Bytes that large frames may take in a socket's queue.
-const RECEIVE_BUFFER: i32 = 32 << 20;
+/// Slots of a ring.
+const SLOTS_DEFAULT: usize = 2048;
+/// Bytes that the rings of a port may take: all 64 queues with the default number of slots.
+const RINGS_BYTES_MAX: usize = 256 << 20;
+/// Bytes that large frames may take in a socket's queue, and in those of all receive queues.
+const RECEIVE_BUFFER: usize = 32 << 20;
+const RECEIVE_BUFFERS: usize = 256 << 20;
 /// Bytes that a transmit socket may have on the way.
 const SEND_BUFFER: i32 = 8 << 20;
 /// An idle queue asks whether its interface is still there this often per second.
@@ -68,6 +74,8 @@ pub struct AfPacketPort {
     missed: Mutex<u64>,
     numa_node: Option<usize>,
     offloads_off: OffloadsOff,
+    /// For the rings beyond one of the default size.
+    memory: Arc<Reserved>,
 }
 
 impl Drop for AfPacketPort {
@@ -90,6 +98,11 @@ impl AfPacketPort {
     /// as long as the port exists.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfPacketPort, PortError> {
         let Settings { queues, slots, wants_stack } = settings(spec)?;
+        let bytes = rings_bytes(spec, queues, slots)?;
+        let refused = |why| PortError::Unsupported(format!("rings of packet sockets: {why}"));
+        // Each interface may have a ring of the default size: a host may have thousands of them.
+        let beyond = bytes.saturating_sub(ring_bytes(SLOTS_DEFAULT));
+        let memory = Arc::new(spec.memory.reserve(beyond).map_err(refused)?);
         let device = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
         let os = |call: &str, errno| PortError::Os { call: call.into(), errno };
         if let Some(mtu) = spec.mtu {
@@ -111,11 +124,12 @@ impl AfPacketPort {
             ingress,
             missed: Mutex::default(),
             numa_node,
+            memory,
         };
         port.tx_spare.push(tx_socket(port.device.ifindex)?);
         let mut fanout = None;
         for _ in 0..queues {
-            port.add_rx_queue(spec.port_no, slots, queues > 1, &mut fanout, pool)?;
+            port.add_rx_queue(spec.port_no, slots, queues, &mut fanout, pool)?;
         }
         Ok(port)
     }
@@ -124,11 +138,11 @@ impl AfPacketPort {
         &mut self,
         port_no: PortNo,
         slots: usize,
-        is_one_of_many: bool,
+        queues: usize,
         fanout: &mut Option<u32>,
         pool: &'static Pool,
     ) -> Result<(), PortError> {
-        let socket = rx_socket()?;
+        let socket = rx_socket(RECEIVE_BUFFER.min(RECEIVE_BUFFERS / queues))?;
         let ring = RxRing::new(&socket, slots)?;
         let ifindex = self.device.ifindex;
         bind(&socket, ifindex, libc::ETH_P_ALL as u16)?;
@@ -139,7 +153,7 @@ impl AfPacketPort {
             mr_address: [0; 8],
         };
         set(&socket, PACKET_ADD_MEMBERSHIP, &promiscuous, "make an interface promiscuous")?;
-        if is_one_of_many {
+        if queues > 1 {
             join_fanout(&socket, fanout)?;
         }
         let (socket, stats) = (Arc::new(socket), Arc::<QueueStats>::default());
@@ -155,6 +169,7 @@ impl AfPacketPort {
             cut: CutFrames::default(),
             next_check_tsc: 0,
             check_interval_tsc: clock::tsc_hz() / CHECKS_PER_S,
+            _memory: self.memory.clone(),
         }));
         Ok(())
     }
@@ -170,7 +185,8 @@ pub(crate) struct Settings {
 
 /// See [`crate::check`].
 pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    settings(spec)?;
+    let Settings { queues, slots, .. } = settings(spec)?;
+    rings_bytes(spec, queues, slots)?;
     Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
 }
 
@@ -182,8 +198,23 @@ pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, String), PortError> {
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
-    let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(2048);
+    let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(SLOTS_DEFAULT);
     Ok(Settings { queues, slots, wants_stack: spec.flag("kernel-stack", false)? })
+}
+
+/// The memory of a port's rings.
+fn rings_bytes(spec: &PortSpec, queues: usize, slots: usize) -> Result<usize, PortError> {
+    match queues * ring_bytes(slots) {
+        bytes @ 0..=RINGS_BYTES_MAX => Ok(bytes),
+        bytes => Err(spec.bad(
+            "n_rxq_desc",
+            format!(
+                "{queues} rings of packet sockets take {} MB, but those of a port may take only {} MB",
+                bytes.div_ceil(1 << 20),
+                RINGS_BYTES_MAX >> 20
+            ),
+        )),
+    }
 }
 
 /// Those of `system`'s options that packet sockets use.
@@ -209,14 +240,14 @@ fn set<T: Copy>(socket: &OwnedFd, option: i32, value: &T, call: &str) -> Result<
 }
 
 /// A socket that is bound to nothing yet and so receives nothing.
-fn rx_socket() -> Result<OwnedFd, PortError> {
+fn rx_socket(buffer_bytes: usize) -> Result<OwnedFd, PortError> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let socket = sys::socket(libc::AF_PACKET, kind, 0, "open a packet socket")?;
     set(&socket, PACKET_IGNORE_OUTGOING, &1, "leave out what is sent")?;
     set(&socket, PACKET_VNET_HDR, &1, "ask for virtio-net headers")?;
     set(&socket, PACKET_VERSION, &TPACKET_V2, "choose the ring's format")?;
     set(&socket, PACKET_COPY_THRESH, &1, "ask for whole frames")?;
-    buffer_size(&socket, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)?;
+    buffer_size(&socket, libc::SO_RCVBUFFORCE, buffer_bytes as i32)?;
     Ok(socket)
 }
 
@@ -372,6 +403,7 @@ struct PacketRx {
     cut: CutFrames,
     next_check_tsc: u64,
     check_interval_tsc: u64,
+    _memory: Arc<Reserved>,
 }
 
 impl PacketRx {

@@ -56,10 +56,15 @@ pub(super) struct Slot<'a> {
     pub(super) vlan: Option<[u8; 4]>,
 }
 
+/// The kernel's memory for a ring of `slots` frames, in whole blocks.
+pub(super) fn ring_bytes(slots: usize) -> usize {
+    (slots * SLOT_BYTES).next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES)
+}
+
 impl RxRing {
     /// Asks the kernel for a ring of `slots` frames (rounded up to whole blocks) and maps it.
     pub(super) fn new(socket: &OwnedFd, slots: usize) -> Result<RxRing, PortError> {
-        let blocks = (slots * SLOT_BYTES).div_ceil(BLOCK_BYTES).max(1);
+        let blocks = ring_bytes(slots) / BLOCK_BYTES;
         let slots = blocks * BLOCK_BYTES / SLOT_BYTES;
         let request = RingRequest {
             block_bytes: BLOCK_BYTES as u32,

@@ -5,7 +5,7 @@
 use crate::rig::{Forwarder, Net};
 use base::PortNo;
 use packet::{Batch, LinkState, Pool, PoolConfig, Port};
-use ports::{PortSpec, netlink};
+use ports::{PortMemory, PortSpec, netlink};
 use std::sync::atomic::Ordering;
 use testkit::lab::{try_run_line, wait_for};
 
@@ -369,6 +369,25 @@ fn packet_sockets_share_an_interface_by_fanout() {
     drop((p0, p1));
     assert_eq!(sockets(), 0);
     assert_whole(pool);
+}
+
+#[test]
+fn larger_rings_of_packet_sockets_take_memory_that_all_ports_share() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let (pool, memory) = (pool(), PortMemory::new(4 << 20));
+    let port = |name, n, slots| {
+        let spec = packet_socket(name, n).with("n_rxq_desc", slots);
+        ports::open(&PortSpec { memory: memory.clone(), ..spec }, pool)
+    };
+    let first = port("p0", 1, "4096").unwrap();
+    assert!(port("p1", 2, "2048").is_ok(), "a ring of the default size is always to be had");
+    let why =
+        "rings of packet sockets: 1 MB of memory is needed, but only 0 MB of the 4 MB for all ports are left";
+    assert_eq!(port("p1", 2, "2049").err().unwrap().to_string(), why);
+    drop(first);
+    assert!(port("p1", 2, "4096").is_ok());
 }
 
 #[test]
