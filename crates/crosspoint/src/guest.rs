@@ -263,7 +263,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &Arc<AtomicBool>) -> Result<Vec
             // Waiting does not help: a switch of another kind, or a path where no socket can be created or
             // where another one exists.
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
-            Err(e) if args.listen && kind(&e).is_some() => return Err(e),
+            Err(e @ (PortError::File { .. } | PortError::Os { .. })) if args.listen => return Err(e),
             Err(e) => {
                 let e = explained(socket, &e);
                 if e != complaint {
@@ -282,6 +282,7 @@ fn explained(socket: &Path, e: &PortError) -> String {
     let socket = socket.display().to_string();
     match e {
         PortError::Os { call, .. } if call.ends_with(&socket) => e.to_string(),
+        PortError::File { path, .. } if *path == socket => e.to_string(),
         _ => format!("{socket}: {e}"),
     }
 }

@@ -22,6 +22,7 @@ pub const OWN: &[(&str, &str, &str)] = &[
     ("dpif_netdev", "failed to put flow: in_port is not an exact match", AS_THERE),
     ("dpif_netdev_extract", "Default MFEX Extract implementation is scalar.", AS_THERE),
     ("dpif_netdev_impl", "Default DPIF implementation is dpif_scalar.", AS_THERE),
+    ("jsonrpc", "unix: {why}", AS_THERE),
     ("jsonrpc", "{}: {why}", AS_THERE),
     ("memory", "{text}", AS_THERE),
     ("memory", "{}", AS_THERE),

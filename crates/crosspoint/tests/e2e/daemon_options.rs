@@ -336,9 +336,9 @@ fn levels_patterns_and_destinations_follow_their_commands() {
             assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "it is not answered");
         }
     };
-    let warned = || count("WARN-unixctl-closing a connection");
+    let warned = || count("WARN-jsonrpc-unix: ");
     said(&["vlog/set", "PATTERN:console:%p-%c-%m", "unixctl:console:dbg"]);
-    said(&["vlog/disable-rate-limit", "unixctl"]);
+    said(&["vlog/disable-rate-limit", "jsonrpc"]);
     flood(80);
     assert_eq!(warned(), 80);
     said(&["vlog/enable-rate-limit"]);

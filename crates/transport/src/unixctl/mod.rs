@@ -263,8 +263,8 @@ async fn converse(
                     }
                 }
             }
-            Err(bad) => {
-                tracing::debug!(target: "unixctl", "closing a connection: {bad}");
+            Err(why) => {
+                tracing::warn!(target: "jsonrpc", "unix: {why}");
                 return;
             }
         }
