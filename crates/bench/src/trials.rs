@@ -274,7 +274,9 @@ impl Load {
         let mut own_work = None;
         for turn in 0..times.turns {
             // In each turn, like what it is subtracted from.
-            if turn == 0 || own_work.is_some() {
+            let is_over = points.iter().all(|(name, ..)| measured.failed.contains_key(name))
+                || interrupted.load(Ordering::Relaxed);
+            if !is_over && (turn == 0 || own_work.is_some()) {
                 match self.own_work(topology, times.seconds) {
                     Ok(found) => own_work = found,
                     Err(why) => measured.notes.push(format!("the generator alone: {why}")),

@@ -45,7 +45,7 @@ impl FrontEnd {
         time: Duration,
         ending: Arc<AtomicBool>,
     ) -> Result<FrontEnd, PortError> {
-        let listening = Socket::listen(path).map_err(|e| PortError::file(path, &e))?;
+        let listening = Socket::listen_by_umask(path).map_err(|e| PortError::file(path, &e))?;
         let (_, listener) = &listening;
         if !poll_for(listener, time) {
             let call = format!("wait for a switch at {}", path.display());

@@ -7,11 +7,14 @@
 
 use crate::virtual_link::VirtualLink;
 use crate::{PortError, PortSpec};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Frames and files up to this size are loaded at once, which takes a few milliseconds.
 const AT_ONCE_BYTES: usize = 8 << 20;
+
+/// One load at a time: while they are read, frames take more memory than what is kept of them.
+static LOADS: Mutex<()> = Mutex::new(());
 
 /// A queue that sleeps on a timer looks this often whether its frames have come.
 pub(crate) const LOOK_AGAIN_NS: u64 = 10_000_000;
@@ -55,7 +58,11 @@ pub(crate) fn load<T: Send + 'static>(
         link.set_loading(true);
         let link = link.clone();
         let thread = std::thread::Builder::new().name("load".into());
-        let work = move || match load() {
+        let one_by_one = move || {
+            let _turn = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
+            load()
+        };
+        let work = move || match one_by_one() {
             Ok(all) => {
                 hand_over(all);
                 link.set_loading(false);

@@ -61,6 +61,15 @@ impl Socket {
     /// socket is replaced; `ErrorKind::AddrInUse` if there is a listener, however busy, `AlreadyExists` if it
     /// is another kind of file.
     pub fn listen(path: &Path) -> io::Result<(Socket, UnixListener)> {
+        Socket::listen_as(path, Some(MODE))
+    }
+
+    /// The same for those whom the umask allows: a guest's hypervisor may run as another user.
+    pub fn listen_by_umask(path: &Path) -> io::Result<(Socket, UnixListener)> {
+        Socket::listen_as(path, None)
+    }
+
+    fn listen_as(path: &Path, mode: Option<u32>) -> io::Result<(Socket, UnixListener)> {
         match hold(path) {
             Ok(found) if !found.metadata()?.file_type().is_socket() => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket"));
@@ -79,12 +88,14 @@ impl Socket {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
-        let listener = bind(path)?;
+        let listener = bind(path, mode)?;
         let file = hold(path)?;
         let socket = Socket { path: path.to_owned(), id: file_id(&file.metadata()?), _file: file };
         own().push((path.to_owned(), socket.id));
-        // The umask may have taken permissions from the group.
-        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+        if let Some(mode) = mode {
+            // The umask may have taken permissions from the group.
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
         Ok((socket, listener))
     }
 }
@@ -96,12 +107,14 @@ impl Drop for Socket {
     }
 }
 
-/// Listens at `path`. The file has no more permissions than it should from the start, whatever the umask:
-/// others could connect in between.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+/// Listens at `path`. The file has no more permissions than `mode` from the start, whatever the umask: others
+/// could connect in between.
+fn bind(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     with_short_path(path, |short| {
         let socket = new_socket(SocketType::STREAM)?;
-        rustix::fs::fchmod(&socket, Mode::from_raw_mode(MODE))?;
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+        }
         rustix::net::bind(&socket, &SocketAddrUnix::new(short)?)?;
         // As long a queue as the system allows.
         rustix::net::listen(&socket, -1)?;
@@ -187,18 +200,23 @@ mod tests {
     fn the_group_may_connect_and_others_may_not_from_the_start() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("br0.mgmt");
-        let bound = bind(&path).unwrap();
+        let bound = bind(&path, Some(MODE)).unwrap();
         assert_eq!(mode(&path) & 0o007, 0);
         drop(bound);
         let _socket = Socket::listen(&path).unwrap();
         assert_eq!(mode(&path), 0o770);
+        // Where others decide who may.
+        let (by_umask, plain) = (dir.path().join("vhost"), dir.path().join("plain"));
+        let _socket = Socket::listen_by_umask(&by_umask).unwrap();
+        let _plain = UnixListener::bind(&plain).unwrap();
+        assert_eq!(mode(&by_umask), mode(&plain));
     }
 
     #[test]
     fn a_socket_whose_owner_is_too_busy_to_accept_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("br0.mgmt");
-        let owner = bind(&path).unwrap();
+        let owner = bind(&path, Some(MODE)).unwrap();
         rustix::net::listen(&owner, 0).unwrap();
         // With no backlog, the next one would wait.
         let _waiting = UnixStream::connect(&path).unwrap();

@@ -82,9 +82,19 @@ impl PortRecord {
         self.gone || self.interface.is_kernels() && self.status.error.is_some()
     }
 
-    /// Why it is broken.
+    /// Why it is broken, or has nothing to replay.
     pub fn complaint(&self) -> Option<&str> {
-        self.is_broken().then(|| self.status.error.as_deref().unwrap_or("the device is gone"))
+        let error = self.status.error.as_deref();
+        if self.is_broken() {
+            error.or(Some("the device is gone"))
+        } else {
+            error.filter(|_| self.is_virtual())
+        }
+    }
+
+    /// Whether there is no device and no guest: only files, or nothing.
+    fn is_virtual(&self) -> bool {
+        self.interface.backing() == Some(ports::Backing::None)
     }
 
     /// Patch ports have no device in the datapath.

@@ -26,9 +26,11 @@ impl Vswitch {
         self.clean();
         self.plane.control.tick(now_ms);
         self.workers.finish(&mut self.plane, &self.devices.ports);
-        // Packets teach rules, and rules expire.
-        let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
-        bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
+        // Packets teach rules, and rules expire. What is being changed in turns is told of at its end.
+        if !self.tables_are_changing() {
+            let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
+            bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
+        }
         self.ask_for_failures(now_ms);
         let events = self.devices.watch_some(&mut self.plane);
         self.follow_devices(events);

@@ -86,6 +86,12 @@ impl Workers {
         self.places.get(worker).map_or((worker, 0), |place| (place.core, place.node))
     }
 
+    /// A worker's thread, as Open vSwitch shows it.
+    pub fn thread_name(&self, worker: usize) -> String {
+        let (core, node) = self.place(worker);
+        format!("pmd thread numa_id {node} core_id {core}")
+    }
+
     /// The number of workers of each NUMA node.
     fn by_node(&self) -> BTreeMap<usize, usize> {
         let mut by_node = BTreeMap::new();

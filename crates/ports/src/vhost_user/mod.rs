@@ -218,7 +218,7 @@ impl VhostUserPort {
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
         let pending = match (mode, &path) {
             (Mode::Server, Some(path)) => {
-                Some(Pending::new(Socket::listen(path).map_err(|e| PortError::file(path, &e))?))
+                Some(Pending::new(Socket::listen_by_umask(path).map_err(|e| PortError::file(path, &e))?))
             }
             _ => None,
         };

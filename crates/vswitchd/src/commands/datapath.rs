@@ -4,7 +4,7 @@
 use super::actions;
 use super::by_hand;
 use super::names::{OF_DPCTL, options};
-use super::waits::wait_for;
+use super::waits::for_all_flows;
 use crate::figures::WorkerCounters;
 use crate::odp;
 use crate::plane::ForwardingPlane;
@@ -14,11 +14,8 @@ use datapath::DumpedFlow;
 use flow::{FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, parse_match};
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use transport::unixctl::Growing;
-
-/// How long a dump waits for each piece of a worker's flows.
-const FLOWS_WAIT: Duration = Duration::from_secs(10);
 
 type Answer = Result<String, String>;
 
@@ -363,29 +360,6 @@ impl Texts {
     }
 }
 
-/// Calls `see` for each worker's flows, a piece at a time.
-pub(super) async fn for_all_flows(
-    shared: &Shared,
-    mut see: impl FnMut(&Vswitch, usize, &[DumpedFlow]),
-) -> Result<(), String> {
-    let workers = shared.borrow().plane.dp.workers();
-    for worker in 0..workers {
-        let mut from = Some(0);
-        while let Some(at) = from {
-            // Workers may be exchanged meanwhile.
-            let Some(ticket) = shared.borrow_mut().plane.dp.request_flows(worker, at) else { break };
-            let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().plane.dp.take_flows(ticket)).await;
-            let Some((flows, next)) = piece else {
-                shared.borrow_mut().plane.dp.forget_flows(ticket);
-                return Err(format!("{} did not answer", thread_of(&shared.borrow(), worker)));
-            };
-            see(&shared.borrow(), worker, &flows);
-            from = next;
-        }
-    }
-    Ok(())
-}
-
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, names) = options(args, OF_DPCTL)?;
     let is_by_hand = names.iter().any(|n| by_hand::named(vswitch, n).is_some());
@@ -400,11 +374,6 @@ pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     vswitch.counts.flow_flushes += 1;
     vswitch.plane.dp.flush_flows();
     Ok(String::new())
-}
-
-fn thread_of(vswitch: &Vswitch, n: usize) -> String {
-    let (core, node) = vswitch.workers.place(n);
-    format!("pmd thread numa_id {node} core_id {core}")
 }
 
 /// Parses a match in the text form of a flow; errors are worded like Open vSwitch's.
@@ -510,7 +479,7 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
              emc hits: {exact}\n  smc hits: 0\n  megaflow hits: {mega}\n  \
              avg. subtable lookups per megaflow hit: {:.2}\n  miss with success upcall: {missed}\n  \
              miss with failed upcall: 0\n  avg. packets per output batch: {:.2}",
-            thread_of(vswitch, n),
+            vswitch.workers.thread_name(n),
             ratio(rx + recirculations, rx),
             ratio(searched, mega.max(1)),
             ratio(tx, busy_loops),
@@ -612,8 +581,10 @@ pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             line("- Lost upcalls:", lost, format!("  ({:5.1} %)", share(lost, passes)));
             line("Tx packets:", tx, format!("  ({:.0} Kpps)", kpps(tx)));
         }
-        let head =
-            format!("\nTime: {time}\nMeasurement duration: {seconds:.3} s\n\n{}:\n\n", thread_of(vswitch, n));
+        let head = format!(
+            "\nTime: {time}\nMeasurement duration: {seconds:.3} s\n\n{}:\n\n",
+            vswitch.workers.thread_name(n)
+        );
         answer.push_str(&head);
         answer.push_str(&std::mem::take(&mut text));
         if rx == 0 {
@@ -648,7 +619,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let seen = vswitch.workers.seen(&vswitch.plane, &vswitch.devices.ports);
     for n in args.workers(vswitch) {
         let is_kept = vswitch.workers.is_kept(&seen, n);
-        let _ = writeln!(text, "{}:\n  isolated : {is_kept}", thread_of(vswitch, n));
+        let _ = writeln!(text, "{}:\n  isolated : {is_kept}", vswitch.workers.thread_name(n));
         let is_theirs = |p: &&PortRecord| !p.interface.is_by_main();
         let mut ports: Vec<_> = vswitch.devices.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);

@@ -5,8 +5,7 @@
 //! it has seen, and checks again in between.
 
 use super::actions;
-use super::datapath::for_all_flows;
-use super::waits::{counters, wait_for};
+use super::waits::{counters, for_all_flows, wait_for};
 use crate::logged_flows::{Change, FlowText};
 use crate::odp;
 use crate::state::{Shared, Vswitch};

@@ -178,6 +178,12 @@ impl Link {
 
     /// The attempt failed, or the connection ended.
     pub fn down(&mut self, now: Instant, why: &str) {
+        // The silence of a controller that is hardly probed says nothing. The named one is in whole seconds.
+        let intervals = self.named_interval().zip(self.probe_interval());
+        let is_probed = intervals.is_some_and(|(named, is)| is <= named + Duration::from_secs(1));
+        if self.is_admitted && !is_probed {
+            self.last_admitted = now;
+        }
         self.is_admitted = false;
         if self.is_connected() {
             match why {
@@ -290,5 +296,26 @@ fn options(row: &wanted::Controller) -> Options {
         // The OpenFlow connection probes by itself.
         probe_interval: None,
         ..Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_probes_time_counts_from_the_loss_and_not_from_the_last_message() {
+        let (start, s) = (Instant::now(), Duration::from_secs);
+        let away = |inactivity_probe_ms: Option<u64>| {
+            let target = "tcp:127.0.0.1:6653";
+            let row = wanted::Controller { inactivity_probe_ms, ..wanted::Controller::new(target) };
+            let mut link = Link::new(1, "br0", &row, start);
+            link.up(start);
+            link.admit();
+            link.heard(start + s(1));
+            link.down(start + s(100), CLOSED);
+            link.failing_for(start + s(101)).as_secs()
+        };
+        assert_eq!([Some(0), Some(1_500), Some(7_500), None].map(away), [1, 1, 100, 100]);
     }
 }

@@ -38,7 +38,7 @@ impl Vswitch {
             }
             Err(OpenError::Refused(error)) => self.failed(bridge, interface, error, number),
         }
-        self.devices.awaited = None;
+        self.devices.awaited.take_if(|(awaited, _)| awaited == name);
         true
     }
 

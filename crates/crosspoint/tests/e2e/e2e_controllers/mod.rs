@@ -505,10 +505,12 @@ fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_bac
     let port = listener.local_addr().unwrap().port();
     let flags = format!("controller=tcp:127.0.0.1:{port},max-backoff=1000");
     let switch = switch_with(run_dir(), &flags, &[]);
-    let controller = Controller::accept(&listener, Version::V13);
+    let mut controller = Controller::accept(&listener, Version::V13);
     connected(&switch);
     assert_eq!(switch.flows(&[]), Vec::<String>::new(), "a controller is in charge");
     switch.add_flow("in_port=3,actions=drop");
+    // It admits the switch: time counts from this message.
+    controller.ask(&Message::BarrierRequest);
     drop(controller);
     drop(listener);
     let start = Instant::now();

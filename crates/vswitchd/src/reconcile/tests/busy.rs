@@ -97,7 +97,9 @@ fn a_device_that_another_process_keeps_is_an_error_once_the_grace_is_over() {
     // As if it had been so for long.
     let before = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
     v.devices.awaited = Some(("p2".into(), ports::Wait::begin(THEIRS, before)));
+    let start = Instant::now();
     let outcomes = become_(&mut v, &w);
+    assert!(start.elapsed() < Duration::from_secs(1), "it is waited for anew");
     assert!(outcomes["p2"].error.as_ref().is_some_and(|why| why.ends_with("(theirs)")), "{outcomes:?}");
     assert!(outcomes["p1"].error.is_none());
     // Other changes are not held up by it again.
