@@ -4,6 +4,7 @@ mod afxdp;
 mod document;
 mod kernel;
 mod offload;
+mod packet_sockets;
 mod rig;
 mod testpmd;
 mod tunnel;
